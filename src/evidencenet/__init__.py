@@ -1,0 +1,1 @@
+"""Bayesian model comparison from simulations alone."""

@@ -1,0 +1,396 @@
+"""Losses: how a network's raw outputs are trained, and how they are read as log-odds.
+
+A loss is a small immutable record (hashable, so a static argument of `jax.jit`) with two methods:
+`value(raw, label)`, minimised in training, and `log_odds(raw)`, which reads the minimiser.
+
+Nearly all are one idea. Raw outputs give a score t_k per model, and a draw of model m costs
+Σ_{j≠m} φ(t_m − t_j), the two-model loss summed over the pairs (true model, other). Each pair alone is
+minimised where t_m − t_j is proportional to log p(M_m|x)/p(M_j|x). Differences of scores can meet all of
+these at once, so log-odds between K models are antisymmetric and transitive by construction.
+"""
+
+import abc
+import math
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+from jax.typing import ArrayLike
+from scipy.special import log_softmax
+
+Function = Callable[[Any], jax.Array]
+
+# exp is continued linearly beyond _T: a draw on the wrong side then costs a finite amount with a live
+# gradient. e^30 = 1e13, so gradients and their squares (Adam) stay inside float32's 3e38.
+# The minimiser of p1 exp(−d/2) + p0 exp(d/2) is exact while both arguments are below _T: |d| < 2 _T = 60.
+_T = 30.0
+# sigmoid(−d)^α saturates at 1 as d → −∞, where its gradient vanishes; it is continued linearly below a margin
+# of −_SATURATED, where the slope is about α e^−15 = 3e-7 α, still above the 1e-8 in Adam's denominator.
+_SATURATED = 15.0
+
+
+def outputs(models: int) -> int:
+    """Count the raw outputs a network needs: `outputs(2)` is 1; for K > 2 models, `outputs(K)` is K."""
+    if models < 2:
+        raise ValueError(f"{models} model(s) given: comparison needs at least two. Add a model.")
+    return 1 if models == 2 else models
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(1, 2))
+def lpop(f: jax.Array, alpha: float = 2.0, beta: float = 1.0) -> jax.Array:
+    """Link of the l-POP losses, J(f) = β f + f |f|^(α−1), for f of any shape and α ≥ 1.
+
+    Its derivative β + α |f|^(α−1) is given explicitly: that of the formula is 0 · ∞ at f = 0 for α < 2.
+
+    Examples
+    --------
+    >>> float(lpop(jnp.array(-2.0), 2.0, 1.0))
+    -6.0
+    """
+    return beta * f + f * jnp.abs(f) ** (alpha - 1.0)
+
+
+@lpop.defjvp
+def _lpop_jvp(alpha: float, beta: float, primals: Any, tangents: Any) -> tuple[jax.Array, jax.Array]:
+    (f,), (df,) = primals, tangents
+    return lpop(f, alpha, beta), (beta + alpha * jnp.abs(f) ** (alpha - 1.0)) * df
+
+
+class _Parts(NamedTuple):
+    """What makes a loss: penalties of the margin d, which is `link` of the raw output."""
+
+    penalty: Function  # φ(d)
+    link: Function = lambda f: f  # odd, increasing, onto the real line
+    joint: Function | None = None  # of all margins (..., K), the true model's own 0 too; None: Σ_{j≠m} φ
+    reverse: Function | None = None  # of model 0's draws, for two models only; None: φ(−d)
+    read: Function = lambda d: d  # from margin to log-odds; linear unless `reverse` is given
+
+
+class Loss(abc.ABC):
+    """A loss; two models have one raw output f, K > 2 models have K, of which only differences matter.
+
+    Examples
+    --------
+    >>> LPopExponential(alpha=2.0).log_odds(jnp.array([[2.0]]))        # one draw, one output: J(2) = 2 + 4
+    Array([[0., 6.]], dtype=float32)
+    """
+
+    def __post_init__(self) -> None:
+        for item in fields(self):  # type: ignore[arg-type]
+            if "check" in item.metadata:
+                object.__setattr__(self, item.name, item.metadata["check"](self, item.name))
+
+    @abc.abstractmethod
+    def _parts(self) -> _Parts: ...
+
+    def value(self, raw: ArrayLike, label: ArrayLike) -> jax.Array:
+        """Loss per draw, (...,), of raw outputs (..., outputs) for true models `label`, int (...,)."""
+        parts, labels = self._parts(), jnp.asarray(label)
+        scores = _scores(raw, parts)
+        if labels.shape != scores.shape[:-1]:  # broadcasting would pair every draw with every label
+            raise ValueError(f"label has shape {labels.shape}; the raw outputs want {scores.shape[:-1]}.")
+        if scores.shape[-1] == 1:
+            d, one = scores[..., 0], labels == 1
+            if parts.reverse is None:
+                return parts.penalty(jnp.where(one, d, -d))
+            # Each function sees only its own draws: an overflow of the other would make the gradient NaN.
+            return jnp.where(one, parts.penalty(jnp.where(one, d, 0)), parts.reverse(jnp.where(one, 0, d)))
+        true = labels[..., None] == jnp.arange(scores.shape[-1])
+        margins = jnp.sum(jnp.where(true, scores, 0), axis=-1, keepdims=True) - scores
+        pairs = jnp.where(true, 0, parts.penalty(margins))
+        return jnp.sum(pairs, axis=-1) if parts.joint is None else parts.joint(margins)
+
+    def log_odds(self, raw: ArrayLike) -> jax.Array:
+        """Log posterior odds log p(M_k|x)/p(M_0|x), (..., K), of raw outputs (..., outputs)."""
+        parts = self._parts()
+        scores = _scores(raw, parts)
+        if scores.shape[-1] == 1:
+            odds = parts.read(scores)
+            return jnp.concatenate([jnp.zeros_like(odds), odds], axis=-1)
+        return parts.read(scores - scores[..., :1])
+
+
+def _scores(raw: ArrayLike, parts: _Parts) -> jax.Array:
+    """Scores (..., K) of K > 2 models, or the one margin (..., 1) of two."""
+    f = jnp.asarray(raw)
+    if f.ndim == 0 or f.shape[-1] in (0, 2):
+        raise ValueError(f"raw has shape {f.shape}; wanted (..., 1) for two models, (..., K) for K > 2.")
+    if f.shape[-1] == 1:
+        return parts.link(f)
+    if parts.reverse is not None:
+        raise ValueError(f"An asymmetric loss compares two models, not {f.shape[-1]}. Use another loss.")
+    # Centred u and t = J(2u)/2 treat all models alike, reach every set of log-odds since J is onto, and would
+    # give t_1 − t_0 = J(f) for two models, u = (−f/2, f/2).
+    return parts.link(2 * (f - jnp.mean(f, axis=-1, keepdims=True))) / 2
+
+
+def _exp(z: jax.Array) -> jax.Array:
+    return jnp.exp(jnp.minimum(z, _T)) * (1 + jnp.maximum(z - _T, 0))
+
+
+def _exponential(d: jax.Array) -> jax.Array:
+    return _exp(-d / 2)
+
+
+def _logistic(d: jax.Array) -> jax.Array:
+    return jax.nn.softplus(-d)
+
+
+def _sigmoid_power(d: jax.Array, alpha: float) -> jax.Array:
+    """sigmoid(−d)^α, continued linearly below a margin of −edge."""
+    # The minimiser is at d = L/(α−1), so α < 2 needs a wider margin for the same log-odds, up to 60, where
+    # the slope, e^−60, is still a normal float32: exact for |L| < (α−1)·edge, which is 15 for 1.25 ≤ α ≤ 2.
+    edge = min(max(_SATURATED, _SATURATED / (alpha - 1)), 2 * _T)
+    slope = -alpha * math.exp(-edge) * (1 + math.exp(-edge)) ** (-alpha - 1)
+    return jnp.exp(-alpha * jax.nn.softplus(jnp.maximum(d, -edge))) + slope * jnp.minimum(d + edge, 0)
+
+
+def _number(why: str, *, low: float, strict: bool = True, high: float = math.inf, **default: Any) -> Any:
+    """Make a field that is checked and kept as a plain float, so that equal losses hash and save alike."""
+
+    def check(loss: Loss, name: str) -> float:
+        title, value = f"{type(loss).__name__}: {name}", getattr(loss, name)
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
+            raise TypeError(f"{title} = {value!r} is not a number. Give a plain float.")
+        number = float(value)
+        if not math.isfinite(number) or not low <= number <= high or (strict and number == low):
+            wanted = f"{'>' if strict else '>='} {low:g}" + (f" and <= {high:g}" if high < math.inf else "")
+            raise ValueError(f"{title} = {value}; wanted a finite number {wanted}. {why}")
+        return number
+
+    return field(metadata={"check": check}, **default)
+
+
+_pop_alpha = partial(_number, "Below 1 the link is infinitely steep at 0; use 2.", low=1, strict=False)
+_lpop_beta = partial(_number, "It is the link's slope at 0; use 1, or PopExponential for no slope.", low=0)
+
+
+def _check_link(loss: "LinkedExponential", name: str) -> Function:
+    half = np.geomspace(1e-2, 5, 60)
+    f = np.concatenate([-half[::-1], [0.0], half, [1e4]]).astype(np.float32)
+    with jax.ensure_compile_time_eval():  # a loss may be made while something else is being traced
+        y, slope = (np.asarray(a, np.float64) for a in jax.vmap(jax.value_and_grad(loss.link))(f))
+    near, far = y[:-1], y[-1]
+    for bad, fault in (
+        (not np.isfinite([near, slope[:-1]]).all(), "or its derivative is not finite everywhere in [-5, 5]"),
+        (np.any(np.abs(near + near[::-1]) > 1e-5 + 1e-4 * np.abs(near)), "is not odd, link(-f) = -link(f)"),
+        (np.any(np.diff(near) <= 0), "is not strictly increasing in [-5, 5]"),
+        (far < 5, f"is {far:.3g} at 10000, too flat to reach all log-odds"),
+    ):
+        if bad:
+            raise ValueError(f"{name} {fault}. Use an odd, increasing, unbounded function such as jnp.sinh.")
+    return loss.link
+
+
+def _check_minimum(loss: "Asymmetric", name: str) -> Function:
+    f = np.linspace(-2, 2, 41, dtype=np.float32)
+    with jax.ensure_compile_time_eval(), np.errstate(divide="ignore", invalid="ignore"):
+        a, b = (np.asarray(jax.vmap(jax.grad(g))(f), np.float64) for g in (loss.a, loss.b))
+        given, wanted = np.asarray(jax.vmap(loss.link)(f), np.float64), np.log(-b / a)
+        # Where a' = b' = 0, f is stationary for any odds and says nothing.
+        wrong = ((a != 0) | (b != 0)) & ~(np.abs(wanted - given) <= 1e-3 * (1 + np.abs(wanted)))
+    if wrong.any():
+        i = int(np.argmax(wrong))
+        raise ValueError(
+            f"{name}({f[i]:.3g}) = {given[i]:.4g}, but there a and b are minimised for log-odds "
+            f"log(-b'/a') = {wanted[i]:.4g}. f takes every real value: give a probability by its logit."
+        )
+    return loss.link
+
+
+@dataclass(frozen=True)
+class Squared(Loss):
+    """(f − m)² of a probability f, given by its logit: f = sigmoid(raw), so log-odds never saturate.
+
+    Log-odds: raw. Beyond 15 on the wrong side the loss goes on linearly with the small slope it has there,
+    so that the gradient never vanishes: log-odds are exact below 15, and understated above: (|L| + 15)/2.
+    """
+
+    def _parts(self) -> _Parts:
+        return _Parts(partial(_sigmoid_power, alpha=2.0))
+
+
+@dataclass(frozen=True)
+class Polynomial(Loss):
+    """m (1 − f)^α + (1 − m) f^α of a probability f = sigmoid(raw), α > 1; `Polynomial(2)` is `Squared`.
+
+    Log-odds: (α − 1) raw. Continued like `Squared`: exact below 15 (α − 1) for α ≥ 2, below 15 for
+    1.25 ≤ α ≤ 2, and below 60 (α − 1) for smaller α.
+    """
+
+    alpha: float = _number("At 1 and below the minimiser is 0 or 1 whatever the odds; use 2.", low=1)
+
+    def _parts(self) -> _Parts:
+        return _Parts(partial(_sigmoid_power, alpha=self.alpha), read=lambda d: (self.alpha - 1) * d)
+
+
+@dataclass(frozen=True)
+class CrossEntropy(Loss):
+    """−log p(true model); p = softmax(raw), or f = sigmoid(raw) for two. Log-odds: raw_k − raw_0, or raw."""
+
+    def _parts(self) -> _Parts:
+        return _Parts(_logistic, joint=lambda d: jax.nn.logsumexp(-d, axis=-1))
+
+
+@dataclass(frozen=True)
+class Exponential(Loss):
+    """exp((½ − m) f). Log-odds: f, exact below 60; above, overstated (2|L| − 60): the loss is then linear."""
+
+    def _parts(self) -> _Parts:
+        return _Parts(_exponential)
+
+
+@dataclass(frozen=True)
+class Logistic(Loss):
+    """log(1 + exp((1 − 2m) f)); less sensitive to outliers than the exponential. Log-odds: f."""
+
+    def _parts(self) -> _Parts:
+        return _Parts(_logistic)
+
+
+@dataclass(frozen=True)
+class AlphaExponential(Loss):
+    """(1 + exp((1 − 2m) f))^(α−1), 1 < α ≤ 20. Log-odds: α f, exact at least below 26."""
+
+    # At f = 0 the loss is 2^(α−1): past α = 20 it nears e^_T before any odds are learned.
+    alpha: float = _number("At 1 nothing is learned, above 20 float32 overflows; use 2.", low=1, high=20)
+
+    def _parts(self) -> _Parts:
+        return _Parts(lambda d: _exp((self.alpha - 1) * _logistic(d)), read=lambda d: self.alpha * d)
+
+
+@dataclass(frozen=True)
+class AlphaLogExponential(Loss):
+    """f^((½ − m) α) of a positive f given by its logarithm, f = exp(raw), α > 0. Log-odds: α raw."""
+
+    alpha: float = _number("At 0 the loss is constant; use 1.", low=0)
+
+    def _parts(self) -> _Parts:
+        return _Parts(lambda d: _exponential(self.alpha * d), read=lambda d: self.alpha * d)
+
+
+@dataclass(frozen=True)
+class PopExponential(Loss):
+    """exp((½ − m) J(f)) with J = f |f|^(α−1), α ≥ 1. Log-odds: J(f), exact below 60. Stalls at f = 0."""
+
+    alpha: float = _pop_alpha()
+
+    def _parts(self) -> _Parts:
+        return _Parts(_exponential, lambda f: lpop(f, self.alpha, 0.0))
+
+
+@dataclass(frozen=True)
+class LPopExponential(Loss):
+    """exp((½ − m) J(f)) with J = `lpop`, α ≥ 1, β > 0. Log-odds: J(f), exact below 60. The default."""
+
+    alpha: float = _pop_alpha(default=2.0)
+    beta: float = _lpop_beta(default=1.0)
+
+    def _parts(self) -> _Parts:
+        return _Parts(_exponential, lambda f: lpop(f, self.alpha, self.beta))
+
+
+@dataclass(frozen=True)
+class LPopLogistic(Loss):
+    """log(1 + exp((1 − 2m) J(f))) with J = `lpop`, α ≥ 1, β > 0. Log-odds: J(f)."""
+
+    alpha: float = _pop_alpha(default=2.0)
+    beta: float = _lpop_beta(default=1.0)
+
+    def _parts(self) -> _Parts:
+        return _Parts(_logistic, lambda f: lpop(f, self.alpha, self.beta))
+
+
+@dataclass(frozen=True)
+class LinkedExponential(Loss):
+    """exp((½ − m) J(f)) with your own link J, as in `LinkedExponential(jnp.sinh)`.
+
+    J is a JAX function, odd, increasing, onto the real line: checked on a grid when the loss is made.
+    Log-odds: J(f), exact below 60.
+    """
+
+    link: Function = field(metadata={"check": _check_link})
+
+    def _parts(self) -> _Parts:
+        return _Parts(_exponential, self.link)
+
+
+@dataclass(frozen=True)
+class Asymmetric(Loss):
+    """Your own loss for two models: a(f) for draws of model 1, b(f) for model 0, log-odds link(f).
+
+    All three are JAX functions of one real f. Where p1 a'(f) + p0 b'(f) = 0 the log-odds are
+    log(−b'(f)/a'(f)); `link` is checked against that on a grid in [−2, 2] when the loss is made.
+
+    Examples
+    --------
+    >>> loss = Asymmetric(lambda f: jnp.exp(-f), lambda f: f, lambda f: f)
+    """
+
+    a: Function
+    b: Function
+    link: Function = field(metadata={"check": _check_minimum})
+
+    def _parts(self) -> _Parts:
+        return _Parts(self.a, reverse=self.b, read=self.link)
+
+
+def _named() -> dict[str, Any]:
+    """Find the losses of this file that are fully described by numbers."""
+    found = [c for c in globals().values() if isinstance(c, type) and issubclass(c, Loss) and is_dataclass(c)]
+    return {c.__name__: c for c in found if all(item.type is float for item in fields(c))}
+
+
+def to_dict(loss: Loss) -> dict[str, Any]:
+    """Describe a loss by its name and numbers, ready for JSON; one made of functions only by its name.
+
+    Examples
+    --------
+    >>> to_dict(LPopExponential())
+    {'name': 'LPopExponential', 'alpha': 2.0, 'beta': 1.0}
+    >>> from_dict({"name": "Polynomial", "alpha": 3.0})
+    Polynomial(alpha=3.0)
+    """
+    name = type(loss).__name__
+    return {"name": name, **(vars(loss) if _named().get(name) is type(loss) else {"custom": True})}
+
+
+def from_dict(description: dict[str, Any]) -> Loss:
+    """Make the loss that `to_dict` described, checking its numbers again."""
+    known, given = _named(), dict(description)
+    name = given.pop("name", None)
+    if "custom" in given:
+        raise ValueError(f"{name} is made of functions, which are not saved: pass the loss itself to load.")
+    if name not in known:
+        raise ValueError(f"Unknown loss {name!r}; wanted one of {', '.join(known)}.")
+    if sorted(given) != (wanted := sorted(item.name for item in fields(known[name]))):
+        raise ValueError(f"{name} is described by {sorted(given)}; wanted {wanted}.")
+    return known[name](**given)
+
+
+def log_score(log_odds: npt.ArrayLike, label: npt.ArrayLike, weight: npt.ArrayLike | None = None) -> float:
+    """Score log-odds (n, K) on held-out draws of models `label`, int (n,); weights (n,), equal if not given.
+
+    The mean of −log p(true model), in nats; lower is better. Proper, so it compares networks across losses.
+
+    Examples
+    --------
+    >>> log_score([[0.0, 0.0], [0.0, 0.0]], [0, 1])      # knowing nothing costs log 2
+    0.6931471805599453
+    """
+    odds, labels = np.asarray(log_odds, np.float64), np.asarray(label)
+    if odds.ndim != 2 or odds.shape[1] < 2 or labels.shape != odds.shape[:1] or not len(labels):
+        raise ValueError(f"log_odds {odds.shape}, label {labels.shape}; wanted (n, K >= 2), (n,) with n > 0.")
+    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= odds.shape[1]:
+        raise ValueError(f"label must be integers from 0 to {odds.shape[1] - 1}, one per draw.")
+    weights = np.ones(len(labels)) if weight is None else np.asarray(weight, np.float64)
+    if weights.shape != labels.shape or not (np.all(weights >= 0) and 0 < np.sum(weights) < np.inf):
+        raise ValueError(f"weight {weights.shape}; wanted {labels.shape}, finite, >= 0, not all zero.")
+    cost = -log_softmax(odds, axis=1)[np.arange(len(labels)), labels]
+    return float(np.average(cost, weights=weights))

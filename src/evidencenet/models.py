@@ -1,0 +1,328 @@
+"""A model: a name and how to draw data from it."""
+
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import jax
+
+Data = np.ndarray | dict[str, np.ndarray]
+Parameters = np.ndarray | dict[str, np.ndarray] | tuple[np.ndarray, ...]
+Kind = Literal["batch", "one", "jax"]
+
+# Large enough that NumPy's cost per call vanishes, small enough to stay in the processor's cache.
+_VALUES_PER_BLOCK = 2**18
+
+# kind -> how simulate is called without and with a prior, for messages
+_SIGNATURES = {
+    "batch": ("simulate(rng, n) -> n rows", "prior(rng, n) -> n rows, simulate(rng, theta) -> n rows"),
+    "one": ("simulate(rng) -> one draw", "prior(rng) -> one theta, simulate(rng, theta) -> one draw"),
+    "jax": ("simulate(key) -> one draw", "prior(key) -> one theta, simulate(key, theta) -> one draw"),
+}
+
+
+class DrawError(ValueError, TypeError):
+    """A model's function gave back something else than draws: a mistake in the model, not a failed draw."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, given only by how to draw data from it.
+
+    Parameters
+    ----------
+    name
+        A non-empty name, shown in every table and figure.
+    simulate
+        The simulator. How it is called depends on `kind` and on whether there is a prior.
+    prior
+        Draws parameters, an array or a dict or a tuple of arrays, which are then handed to `simulate`.
+    kind
+        - ``"batch"``: ``simulate(rng, n)`` returns n draws at once, or with a prior, ``prior(rng, n)``
+          returns n parameters and ``simulate(rng, theta)`` one draw for each.
+        - ``"one"``: ``simulate(rng)`` returns one draw, or ``prior(rng)`` and ``simulate(rng, theta)``.
+        - ``"jax"``: ``simulate(key)`` returns one draw, or ``prior(key)`` and ``simulate(key, theta)``;
+          both are vectorised and compiled.
+
+        A draw is an array of any fixed shape, or a dict of such arrays; a batch has n of them along its
+        first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> flat = Model("flat", lambda rng, n: rng.normal(size=(n, 20)))
+    >>> level = Model(
+    ...     "level",
+    ...     prior=lambda rng, n: rng.normal(size=n),
+    ...     simulate=lambda rng, mean: mean[:, None] + rng.normal(size=(len(mean), 20)),
+    ... )
+    >>> x, theta = level.draw(np.random.default_rng(1), 5)
+    >>> x.shape, theta.shape
+    ((5, 20), (5,))
+    """
+
+    name: str
+    simulate: Callable[..., Any] | None = None
+    prior: Callable[..., Any] | None = field(default=None, kw_only=True)
+    kind: Kind = field(default="batch", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a model's name must be a string, got {self.name!r}")
+        if not self.name.strip():
+            raise ValueError("a model's name must not be empty")
+        if self.kind not in _SIGNATURES:
+            raise ValueError(
+                f"model {self.name!r}: kind must be one of {', '.join(_SIGNATURES)}, got {self.kind!r}"
+            )
+        if not callable(self.simulate):
+            raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
+        if self.prior is not None and not callable(self.prior):
+            raise TypeError(f"model {self.name!r}: prior must be a function or None, got {self.prior!r}")
+
+    def __repr__(self) -> str:
+        prior = "" if self.prior is None else f", prior={_name(self.prior)}"
+        return f"Model({self.name!r}, simulate={_name(self.simulate)}{prior}, kind={self.kind!r})"
+
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[Data, Parameters | None]:
+        """Draw n data sets and their parameters.
+
+        Parameters
+        ----------
+        rng
+            The source of all randomness, also for JAX simulators.
+        n
+            How many draws.
+
+        Returns
+        -------
+        x, theta
+            The data, shape (n, ...) or a dict of such arrays (one number per draw gives shape (n, 1)), and
+            the parameters with n rows, or None without a prior.
+        """
+        theta = self.draw_parameters(rng, n)
+        return self.draw_data(rng, n, theta), theta
+
+    def draw_parameters(self, rng: np.random.Generator, n: int) -> Parameters | None:
+        """Draw n parameters from the prior, or return None if the model has none."""
+        n = _checked_request(rng, n)
+        if self.prior is None:
+            return None
+        if self.kind == "batch":
+            raw = self.prior(rng, n)
+        elif self.kind == "one":
+            raw = self._stacked("prior", [self.prior(rng) for _ in range(n)])
+        else:
+            raw = self._compiled_prior(_keys(rng, n))
+        theta = map_arrays(np.asarray, raw)
+        for array in arrays_of(theta):
+            if array.dtype == object:
+                raise self._error(
+                    f"prior returned {_kind_of(raw)}; wanted an array, or a dict or tuple of arrays"
+                )
+            self._check_rows("prior", array.shape[:1], n)
+        return theta
+
+    def draw_data(self, rng: np.random.Generator, n: int, theta: Parameters | None) -> Data:
+        """Draw one data set for each of n parameters; `theta` is None for a model without a prior."""
+        n = _checked_request(rng, n)
+        simulate = cast(Callable[..., Any], self.simulate)
+        if self.kind == "batch":
+            raw = simulate(rng, n if theta is None else theta)
+        elif self.kind == "one":
+            given = [() if theta is None else (map_arrays(operator.itemgetter(i), theta),) for i in range(n)]
+            raw = self._stacked("simulate", [simulate(rng, *parameters) for parameters in given])
+        else:
+            raw = self._compiled_simulate(_keys(rng, n), *(() if theta is None else (theta,)))
+        try:
+            x = as_data(raw)
+        except (TypeError, ValueError) as error:
+            raise self._error(f"simulate returned something else than data: {error}") from None
+        for array in arrays_of(x):
+            self._check_rows("simulate", array.shape[:1], n)
+        return x
+
+    def _error(self, text: str) -> DrawError:
+        return DrawError(f"model {self.name!r}: {text}")
+
+    def _check_rows(self, function: str, rows: tuple[int, ...], n: int) -> None:
+        if rows == (n,):
+            return
+        given = f"{rows[0]} rows" if rows else "a single number"
+        signature = _SIGNATURES[self.kind][self.prior is not None]
+        raise self._error(
+            f"{function} returned {given} where {n} {'was' if n == 1 else 'were'} wanted; "
+            f"for kind={self.kind!r} the signature is {signature}"
+        )
+
+    def _stacked(self, function: str, rows: list[Any]) -> Any:
+        try:
+            return _stack(rows)
+        except (TypeError, ValueError) as error:
+            raise self._error(f"{function} must return the same kind of draw every time: {error}") from None
+
+    # Each is compiled once for a given n: the compiled function keeps its own cache by shape.
+    @functools.cached_property
+    def _compiled_prior(self) -> Callable[..., Any]:
+        return _vectorise(self.prior)
+
+    @functools.cached_property
+    def _compiled_simulate(self) -> Callable[..., Any]:
+        return _vectorise(self.simulate)
+
+
+def as_data(x: Any) -> Data:
+    """Return x as data: arrays with one row per draw, of type float32, float64 or, for masks in a dict, bool.
+
+    Integers become float64, as do booleans outside a dict; arrays of shape (n,) become (n, 1). Nothing is
+    copied where the type is right already.
+    """
+    if not isinstance(x, dict):
+        array = _as_numbers(x, "x")
+        return array.astype(np.float64) if array.dtype == bool else array
+    if not x:
+        raise ValueError("x is an empty dict; wanted at least one array")
+    if not all(isinstance(key, str) for key in x):
+        raise TypeError(f"the keys of x must be strings, got {list(x)!r}")
+    arrays = {key: _as_numbers(value, f"x[{key!r}]") for key, value in x.items()}
+    lengths = {key: len(array) for key, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the arrays of x differ in length: {lengths}; wanted one row per draw in each")
+    return arrays
+
+
+def arrays_of(tree: Data | Parameters) -> Sequence[np.ndarray]:
+    """All arrays of some data or parameters."""
+    if isinstance(tree, dict):
+        return list(tree.values())
+    return tree if isinstance(tree, tuple) else [tree]
+
+
+def map_arrays(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Apply a function to each array of some data or parameters (with the matching arrays of others)."""
+    if isinstance(tree, dict):
+        return {key: function(array, *(other[key] for other in others)) for key, array in tree.items()}
+    if isinstance(tree, tuple):
+        mapped = [function(*arrays) for arrays in zip(tree, *others, strict=True)]
+        # A namedtuple stays one, so that a simulator may use its names.
+        return type(tree)(*mapped) if hasattr(tree, "_fields") else tuple(mapped)
+    return function(tree, *others)
+
+
+def join(*trees: Any) -> Any:
+    """Put batches with the same structure one after the other."""
+    return map_arrays(lambda *arrays: np.concatenate(arrays), *trees)
+
+
+def layout(x: Data) -> dict[str, str]:
+    """Describe what two batches must share to be joined: the keys, the shape of one draw and its type."""
+    arrays = x if isinstance(x, dict) else {"": x}
+    return {k: f"{a.shape[1:]} {'booleans' if a.dtype == bool else 'numbers'}" for k, a in arrays.items()}
+
+
+def layout_text(parts: dict[str, str]) -> str:
+    """Words for a layout, for messages."""
+    if list(parts) == [""]:
+        return f"an array of {parts['']} per draw"
+    return "a dict of " + ", ".join(f"{key!r}: {text}" for key, text in parts.items()) + " per draw"
+
+
+def finite_rows(array: np.ndarray) -> np.ndarray:
+    """Say which rows of an array hold only finite values, shape (n,), without a copy of its size."""
+    finite = np.ones(len(array), dtype=bool)
+    if array.dtype == bool:
+        return finite
+    step = max(1, _VALUES_PER_BLOCK // max(1, array.size // max(1, len(array))))
+    for start in range(0, len(array), step):
+        block = np.isfinite(array[start : start + step])
+        # Almost every block is finite as a whole, and asking that first is faster.
+        if not block.all():
+            finite[start : start + step] = block.reshape(len(block), -1).all(axis=1)
+    return finite
+
+
+def _as_numbers(value: Any, what: str) -> np.ndarray:
+    if not (isinstance(value, list) or hasattr(value, "__array__")):
+        raise TypeError(f"{what} must be an array (or x a dict of arrays), got {_kind_of(value)}")
+    try:
+        array = _plain_array(value)
+    except ValueError:
+        raise ValueError(
+            f"{what} is a list of rows that differ in length; wanted one shape for all"
+        ) from None
+    if array.dtype.kind in "iuf":
+        # Also turns the byte order of files such as FITS into the machine's own.
+        single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        array = array.astype(np.float32 if single else np.float64, copy=False)
+    elif array.dtype.kind != "b":
+        advice = "; give the real and imaginary parts as two columns" if array.dtype.kind == "c" else ""
+        raise TypeError(f"{what} has dtype {array.dtype}; wanted numbers or booleans{advice}")
+    if array.ndim == 0:
+        raise ValueError(f"{what} is a single number; wanted one row per draw")
+    return array[:, None] if array.ndim == 1 else array
+
+
+def _plain_array(value: Any) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give a dict of the values and of the mask as a boolean array"
+        )
+    return np.asarray(value)
+
+
+def _stack(rows: list[Any]) -> Any:
+    """Single draws as one batch; dicts and tuples are stacked entry by entry."""
+    first = rows[0]
+    if isinstance(first, dict):
+        if any(not isinstance(row, dict) or set(row) != set(first) for row in rows):
+            raise ValueError(f"the first was a dict with keys {list(first)}, another was not")
+        return {key: _stack([row[key] for row in rows]) for key in first}
+    if isinstance(first, tuple):
+        if any(not isinstance(row, tuple) or len(row) != len(first) for row in rows):
+            raise ValueError(f"the first was a tuple of {len(first)}, another was not")
+        entries = [_stack([row[i] for row in rows]) for i in range(len(first))]
+        return type(first)(*entries) if hasattr(first, "_fields") else tuple(entries)
+    arrays = [_plain_array(row) for row in rows]
+    for array in arrays:
+        if array.shape != arrays[0].shape:
+            raise ValueError(f"the first had shape {arrays[0].shape}, another has {array.shape}")
+    return np.stack(arrays)
+
+
+def _vectorise(function: Any) -> Callable[..., Any]:
+    """Compile for a batch of keys (and parameters), with NumPy arrays as the result."""
+    import jax
+
+    compiled = jax.jit(jax.vmap(function))
+    return lambda *arguments: map_arrays(np.asarray, compiled(*arguments))
+
+
+def _keys(rng: np.random.Generator, n: int) -> "jax.Array":
+    import jax
+
+    # Two words, because a collision between two of 1000 chunks has a probability of 1e-4 with one of 32 bits.
+    first, second = rng.integers(2**32, size=2, dtype=np.uint32)
+    return jax.random.split(jax.random.fold_in(jax.random.key(first), second), n)
+
+
+def _checked_request(rng: np.random.Generator, n: int) -> int:
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, as from numpy.random.default_rng(seed); got {rng!r}"
+        )
+    if operator.index(n) < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    return operator.index(n)
+
+
+def _kind_of(value: Any) -> str:
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,35 @@
+"""The log density of a multivariate normal, for many points at once."""
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+
+def normal_log_density(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function x (n, d) → log N(x; 0, covariance), shape (n,)."""
+    factor = np.linalg.cholesky(covariance)
+    constant = -np.log(np.diag(factor)).sum() - 0.5 * len(factor) * np.log(2 * np.pi)
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        white = solve_triangular(factor, x.T, lower=True, check_finite=False)
+        return constant - 0.5 * np.einsum("ij,ij->j", white, white)
+
+    return log_density
+
+
+def linear_log_density(design: np.ndarray, sigma: float) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the function x (n, d) → log N(x; 0, sigma² I + design designᵀ), shape (n,).
+
+    The cost is that of the few columns of the design, not of a d × d matrix.
+    """
+    axes, singular, _ = np.linalg.svd(design / sigma, full_matrices=False)
+    shrink = singular**2 / (1 + singular**2)
+    constant = -0.5 * np.log1p(singular**2).sum() - len(design) * np.log(sigma * np.sqrt(2 * np.pi))
+
+    def log_density(x: np.ndarray) -> np.ndarray:
+        projected = x @ axes
+        squares = np.einsum("ij,ij->i", x, x)
+        return constant - 0.5 * (squares - projected**2 @ shrink) / sigma**2
+
+    return log_density

@@ -1,0 +1,134 @@
+"""Counts: overdispersion, and independence in a table."""
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from evidencenet.models import Data, Model
+from evidencenet.problems._data import array, count, positive, rows, shuffle
+from evidencenet.problems.problem import Problem
+
+
+def overdispersion(size: int = 20, *, failures: float = 5.0) -> Problem:
+    """Tell Poisson counts of one rate from overdispersed counts.
+
+    M0: x_i ~ Poisson(λ) with λ ~ gamma(4, rate 0.4). M1: x_i ~ negative binomial(r = failures, p), that is a
+    Poisson count whose rate is itself gamma distributed, with p ~ beta(5, 8). With S = Σ x_i, conjugacy gives
+
+        p(x|M0) = b^a Γ(a + S) / (Γ(a) (b + size)^(a + S) ∏ x_i!),  a = 4, b = 0.4,
+        p(x|M1) = ∏ Γ(x_i + r)/(x_i! Γ(r)) · B(5 + size·r, 8 + S)/B(5, 8).
+
+    The order of the counts does not matter.
+
+    Parameters
+    ----------
+    size
+        Counts in a data set.
+    failures
+        The r of the negative binomial; the larger, the nearer to Poisson.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), whole numbers; parameters of shape (n,): λ in M0, p in M1.
+    """
+    size, failures = count("size", size), positive("failures", failures)
+    a, b, alpha, beta = 4.0, 0.4, 5.0, 8.0
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = rows(x, (size,))
+        if not np.all((x >= 0) & (x == np.rint(x))):
+            raise ValueError("x must hold counts: whole numbers from 0 up")
+        total, factorials = x.sum(axis=1), gammaln(x + 1).sum(axis=1)
+        poisson = (
+            a * np.log(b) - gammaln(a) + gammaln(a + total) - (a + total) * np.log(b + size) - factorials
+        )
+        binomial = (gammaln(x + failures) - gammaln(failures)).sum(axis=1) - factorials
+        binomial = binomial + betaln(alpha + size * failures, beta + total) - betaln(alpha, beta)
+        return np.stack([poisson, binomial], axis=1)
+
+    return Problem(
+        name="overdispersion",
+        models=(
+            Model(
+                "Poisson",
+                lambda rng, rate: rng.poisson(rate[:, None], (len(rate), size)),
+                prior=lambda rng, n: rng.standard_gamma(a, n) / b,
+            ),
+            Model(
+                "negative binomial",
+                lambda rng, p: rng.negative_binomial(failures, p[:, None], (len(p), size)),
+                prior=lambda rng, n: rng.beta(alpha, beta, n),
+            ),
+        ),
+        log_evidence=log_evidence,
+        augment=shuffle,
+    )
+
+
+def contingency_table(height: int = 3, width: int = 4, *, total: int = 60) -> Problem:
+    """Test whether the rows and columns of a table of counts are independent.
+
+    `total` items fall into height × width cells. M0: the probability of a cell is u_i v_j, with u and v each
+    uniform on its simplex. M1: the probabilities are uniform on the simplex of all cells. Both evidences are
+    Dirichlet-multinomial: with D(c) = Γ(k) ∏ Γ(c_i + 1) / Γ(k + Σ c_i) for k counts c, p(x|M1) = m D(x) and
+    p(x|M0) = m D(row sums) D(column sums), where m is the multinomial coefficient. Rows may change places,
+    and columns too.
+
+    Parameters
+    ----------
+    height, width
+        Shape of the table, at least 2 × 2.
+    total
+        Sum of the table.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, height, width), whole numbers; parameters of the same shape: the probabilities.
+    """
+    height, width = count("height", height, least=2), count("width", width, least=2)
+    total = count("total", total)
+
+    def independent(rng: np.random.Generator, n: int) -> np.ndarray:
+        return _simplex(rng, n, height)[:, :, None] * _simplex(rng, n, width)[:, None, :]
+
+    def dependent(rng: np.random.Generator, n: int) -> np.ndarray:
+        return _simplex(rng, n, height * width).reshape(n, height, width)
+
+    def fill(rng: np.random.Generator, probabilities: np.ndarray) -> np.ndarray:
+        flat = probabilities.reshape(len(probabilities), height * width)
+        return rng.multinomial(total, flat).reshape(probabilities.shape)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = rows(x, (height, width))
+        if not (np.all(x >= 0) and np.all(x.sum(axis=(1, 2)) == total)):
+            raise ValueError(f"every table must hold counts that sum to {total}")
+        flat = x.reshape(len(x), height * width)
+        ways = gammaln(total + 1) - gammaln(flat + 1).sum(axis=1)
+        margins = _dirichlet(x.sum(axis=2)) + _dirichlet(x.sum(axis=1))
+        return ways[:, None] + np.stack([margins, _dirichlet(flat)], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = array(x)
+        down = rng.random((len(x), height, 1)).argsort(axis=1)
+        across = rng.random((len(x), 1, width)).argsort(axis=2)
+        return np.take_along_axis(np.take_along_axis(x, down, axis=1), across, axis=2)
+
+    return Problem(
+        name="contingency_table",
+        models=(Model("independent", fill, prior=independent), Model("dependent", fill, prior=dependent)),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def _simplex(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
+    """Draw points uniform on a simplex, shape (n, size)."""
+    weights = rng.standard_exponential((n, size))
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def _dirichlet(counts: np.ndarray) -> np.ndarray:
+    """Return log ∫ ∏ p_i^{c_i} dp over the uniform law on the simplex."""
+    size = counts.shape[1]
+    return gammaln(size) + gammaln(counts + 1).sum(axis=1) - gammaln(size + counts.sum(axis=1))

@@ -1,0 +1,95 @@
+"""Images: random fields of different roughness."""
+
+import numpy as np
+
+from evidencenet.models import Data, Model
+from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows
+from evidencenet.problems._quadrature import log_integral, trapezoid
+from evidencenet.problems.problem import Problem
+
+
+def random_field(
+    side: int = 12, *, lengths: tuple[float, float] = (1.0, 1.4), noise: float = 0.5, step: float = 0.5
+) -> Problem:
+    """Tell the correlation length of a Gaussian random field of unknown amplitude.
+
+    The image is a periodic, stationary Gaussian field plus white noise N(0, noise²). The field has the power
+    spectrum P(k) ∝ exp(−k² ℓ²), of unit variance per pixel, times an amplitude A with log A ~ N(0, ½²); ℓ =
+    lengths[m] pixels in model m. The Fourier modes are independent with variance A P(k) + noise², so at given
+    A the evidence is a sum over the distinct powers; the mean over log A is the trapezoidal rule. The image
+    may change its sign, be shifted and be transposed.
+
+    Parameters
+    ----------
+    side
+        Pixels on a side.
+    lengths
+        The two correlation lengths, in pixels.
+    noise
+        Standard deviation of the white noise.
+    step
+        Quadrature step for log A, in units of 1/side, about the width of the likelihood of log A.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, side, side, 1), float32; parameters A of shape (n,).
+    """
+    side = count("side", side, least=2)
+    noise, step = positive("noise", noise), positive("step", step)
+    if len(lengths) != 2:
+        raise ValueError(f"lengths must be two correlation lengths, got {lengths!r}")
+    scales = [positive("lengths", length) for length in lengths]
+    frequency = np.fft.fftfreq(side) * side
+    squared = np.rint(frequency[:, None] ** 2 + frequency**2).astype(int)
+    # Modes of the same |k| have the same power: the evidence needs only their sum and their number.
+    shells, shell = np.unique(squared, return_inverse=True)
+    shell = shell.reshape(side, side)
+    number = np.bincount(shell.ravel()).astype(float)
+    membership = np.eye(len(shells))[shell.ravel()]
+    powers = []
+    for length in scales:
+        power = np.exp(-shells * (2 * np.pi * length / side) ** 2)
+        powers.append(power * side**2 / (number @ power))
+    # 24 prior widths: a smooth field must be very strong to explain a rough image.
+    log_amplitudes, log_step = trapezoid(12.0, step / side)
+    log_weights = log_step - 0.5 * (log_amplitudes / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
+
+    def model(name: str, power: np.ndarray) -> Model:
+        colour = np.sqrt(power[shell])[:, : side // 2 + 1]
+
+        def observe(rng: np.random.Generator, amplitude: np.ndarray) -> np.ndarray:
+            shape = (len(amplitude), side, side)
+            field = np.fft.irfft2(np.fft.rfft2(rng.standard_normal(shape)) * colour, s=(side, side))
+            image = np.sqrt(amplitude)[:, None, None] * field + noise * rng.standard_normal(shape)
+            return image.astype(np.float32)[..., None]
+
+        return Model(name, observe, prior=lambda rng, n: np.exp(0.5 * rng.standard_normal(n)))
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (side, side, 1))[..., 0], 5_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        modes = np.abs(np.fft.fft2(x, norm="ortho")) ** 2
+        content = modes.reshape(len(x), side**2) @ membership
+        columns = []
+        for power in powers:
+            variance = np.exp(log_amplitudes) * power[:, None] + noise**2
+            log_density = -0.5 * content @ (1 / variance) - 0.5 * number @ np.log(2 * np.pi * variance)
+            columns.append(log_integral(log_density, log_weights))
+        return np.stack(columns, axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = array(x)
+        x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x.transpose(0, 2, 1, 3), x)
+        shift = rng.integers(0, side, size=(2, len(x), 1, 1))
+        pixel = np.arange(side)
+        down, across = (pixel[:, None] + shift[0]) % side, (pixel + shift[1]) % side
+        return flip_signs(rng, x[np.arange(len(x))[:, None, None], down, across])
+
+    return Problem(
+        name="random_field",
+        models=(model("rough", powers[0]), model("smooth", powers[1])),
+        log_evidence=log_evidence,
+        augment=augment,
+    )

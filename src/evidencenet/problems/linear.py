@@ -1,0 +1,182 @@
+"""Signals that are linear in most of their parameters, in normal noise."""
+
+import numpy as np
+
+from evidencenet.models import Data, Model
+from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows, signs
+from evidencenet.problems._normal import linear_log_density
+from evidencenet.problems._quadrature import legendre, log_integral
+from evidencenet.problems.problem import Problem
+
+
+def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7) -> Problem:
+    """Find the order of a polynomial through noisy points.
+
+    In model k = 0..orders−1, x_i = Σ_{j≤k} c_j P_j(t_i) + n_i at t = linspace(−1, 1, size), with P_j the
+    Legendre polynomials, c_j ~ N(0, amplitude²) and n_i ~ N(0, 1). The evidence is N(x; 0, I + amplitude² Φ_k
+    Φ_kᵀ), with Φ_k the first k + 1 columns of P_j(t_i). Changing the sign of x changes nothing.
+
+    Parameters
+    ----------
+    size
+        Number of points.
+    orders
+        Number K of models.
+    amplitude
+        Standard deviation of the coefficients, in units of the noise.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), float64; parameters c of shape (n, orders), zero beyond the order.
+    """
+    size, orders = count("size", size), count("orders", orders, least=2)
+    amplitude = positive("amplitude", amplitude)
+    basis = amplitude * np.polynomial.legendre.legvander(np.linspace(-1, 1, size), orders - 1)
+    densities = [linear_log_density(basis[:, : k + 1], 1.0) for k in range(orders)]
+
+    def model(order: int) -> Model:
+        def prior(rng: np.random.Generator, n: int) -> np.ndarray:
+            coefficients = np.zeros((n, orders))
+            coefficients[:, : order + 1] = amplitude * rng.standard_normal((n, order + 1))
+            return coefficients
+
+        def observe(rng: np.random.Generator, coefficients: np.ndarray) -> np.ndarray:
+            return coefficients @ basis.T / amplitude + rng.standard_normal((len(coefficients), size))
+
+        return Model(f"order {order}", observe, prior=prior)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = rows(x, (size,))
+        return np.stack([f(x) for f in densities], axis=1)
+
+    return Problem(
+        name="polynomial_order",
+        models=tuple(model(k) for k in range(orders)),
+        log_evidence=log_evidence,
+        augment=flip_signs,
+    )
+
+
+def bumps(dim: int = 500, number: int = 25, *, amplitude: float = 0.35) -> Problem:
+    """Look for bumps of unknown height in a long noisy record.
+
+    M0: x_j ~ N(0, 1) for j = 1..dim. M1: neighbouring runs of dim/number values each share a height h ~ N(0,
+    amplitude²), added to the noise. The evidence is N(x; 0, I + amplitude² B Bᵀ) with B the sparse matrix of
+    the runs. Each run may change its sign on its own.
+
+    Parameters
+    ----------
+    dim
+        Length of the record, a multiple of `number`.
+    number
+        Number of runs.
+    amplitude
+        Standard deviation of the heights, in units of the noise.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, dim), float32; parameters h of shape (n, number).
+    """
+    dim, number = count("dim", dim), count("number", number)
+    amplitude = positive("amplitude", amplitude)
+    if dim % number:
+        raise ValueError(f"dim must be a multiple of number, got dim={dim} and number={number}")
+    width = dim // number
+
+    def observe(rng: np.random.Generator, heights: np.ndarray) -> np.ndarray:
+        x = rng.standard_normal((len(heights), number, width), dtype=np.float32)
+        x += heights[:, :, None]
+        return x.reshape(-1, dim)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        runs = rows(x, (dim,)).reshape(-1, number, width)
+        noise = -0.5 * np.einsum("ijk,ijk->i", runs, runs) - 0.5 * dim * np.log(2 * np.pi)
+        growth = 1 + width * amplitude**2
+        gain = 0.5 * amplitude**2 / growth * (runs.sum(axis=2) ** 2).sum(axis=1) - 0.5 * number * np.log(
+            growth
+        )
+        return np.stack([noise, noise + gain], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = array(x)
+        return x * np.repeat(signs(rng, (len(x), number)), width, axis=1).astype(x.dtype)
+
+    return Problem(
+        name="bumps",
+        models=(
+            Model("noise", lambda rng, n: rng.standard_normal((n, dim), dtype=np.float32)),
+            Model(
+                "bumps",
+                observe,
+                prior=lambda rng, n: (
+                    np.float32(amplitude) * rng.standard_normal((n, number), dtype=np.float32)
+                ),
+            ),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> Problem:
+    """Tell an exponential decay from a quadratic trend: models with different parameters.
+
+    At t = linspace(0, 2, size), M0 is x = b_0 + b_1 t + b_2 t² + n with b_i ~ N(0, ½²), a trend of three
+    linear parameters. M1 is x = a exp(−γ t) + n with a ~ N(0, 2²) and γ ~ U(0.5, 5). The noise n is
+    N(0, noise²). The evidence is normal for M0, and for M1 normal at given γ; the mean over γ is
+    Gauss–Legendre quadrature. Changing the sign of x changes nothing.
+
+    Parameters
+    ----------
+    size
+        Number of times.
+    noise
+        Standard deviation of the noise.
+    nodes
+        Quadrature nodes for γ.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), float64; parameters ``b`` in M0, ``amplitude`` and ``rate`` in M1.
+    """
+    size, nodes = count("size", size, least=2), count("nodes", nodes, least=2)
+    noise = positive("noise", noise)
+    t = np.linspace(0, 2, size)
+    powers = np.vander(t, 3, increasing=True)
+    trend = linear_log_density(0.5 * powers, noise)
+    rates, log_weights = legendre(0.5, 5.0, nodes)
+    log_weights = log_weights - np.log(4.5)
+    decays = 2.0 * np.exp(-t[:, None] * rates)
+    growth = noise**2 + (decays**2).sum(axis=0)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (size,)), 10_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        base = -0.5 * (x**2).sum(axis=1) / noise**2 - size * np.log(noise * np.sqrt(2 * np.pi))
+        gain = 0.5 * (x @ decays) ** 2 / (noise**2 * growth) - 0.5 * np.log(growth / noise**2)
+        return np.stack([trend(x), base + log_integral(gain, log_weights)], axis=1)
+
+    def draw_decay(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        return {"amplitude": 2.0 * rng.standard_normal(n), "rate": rng.uniform(0.5, 5.0, n)}
+
+    def observe_decay(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        signal = theta["amplitude"][:, None] * np.exp(-theta["rate"][:, None] * t)
+        return signal + noise * rng.standard_normal(signal.shape)
+
+    def observe_trend(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        signal = theta["b"] @ powers.T
+        return signal + noise * rng.standard_normal(signal.shape)
+
+    return Problem(
+        name="decay_or_trend",
+        models=(
+            Model("trend", observe_trend, prior=lambda rng, n: {"b": 0.5 * rng.standard_normal((n, 3))}),
+            Model("decay", observe_decay, prior=draw_decay),
+        ),
+        log_evidence=log_evidence,
+        augment=flip_signs,
+    )

@@ -1,0 +1,113 @@
+"""Positive data: one lifetime, and samples that spread over many decades."""
+
+import numpy as np
+from scipy.special import gammaln
+
+from evidencenet.models import Data, Model
+from evidencenet.problems._data import count, positive, rows, shuffle
+from evidencenet.problems.problem import Problem
+
+
+def lifetime(shape: float = 2.0) -> Problem:
+    """Tell from one lifetime whether the decay rate is known: the smallest problem, one number.
+
+    M0: x ~ exponential(1), of density e^(−x). M1: x ~ exponential(λ) with λ ~ gamma(a = shape, rate a), which
+    gives the Lomax density (1 + x/a)^(−a−1). log K grows without bound in the tail.
+
+    Parameters
+    ----------
+    shape
+        Shape of the prior of λ, whose mean is 1; the smaller, the heavier the tail of x.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, 1), float64; parameters λ of shape (n,).
+    """
+    shape = positive("shape", shape)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        value = _all_positive(rows(x, (1,)))[:, 0]
+        return np.stack([-value, -(shape + 1) * np.log1p(value / shape)], axis=1)
+
+    return Problem(
+        name="lifetime",
+        models=(
+            Model("known rate", lambda rng, n: rng.standard_exponential((n, 1))),
+            Model(
+                "free rate",
+                lambda rng, rate: rng.standard_exponential((len(rate), 1)) / rate[:, None],
+                prior=lambda rng, n: rng.standard_gamma(shape, n) / shape,
+            ),
+        ),
+        log_evidence=log_evidence,
+    )
+
+
+def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Problem:
+    """Tell gamma from log-normal data whose scale is unknown over many decades.
+
+    M0: x_i ~ gamma(k = shape, rate r) with r ~ gamma(a = 0.3, rate 1). M1: log x_i ~ N(μ, width²) with
+    μ ~ N(3, 4²). With S = Σ x_i,
+
+        p(x|M0) = ∏ x_i^(k−1) / Γ(k)^size · Γ(a + size·k) / (Γ(a) (1 + S)^(a + size·k));
+
+    in M1 log x is normal with covariance width² I + 16 · 1 1ᵀ, and each x_i adds −log x_i. The order does not
+    matter.
+
+    Parameters
+    ----------
+    size
+        Values in a data set.
+    shape
+        Shape of the gamma law.
+    width
+        Standard deviation of log x in M1.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), float64; parameters of shape (n,): r in M0, μ in M1.
+    """
+    size = count("size", size)
+    shape, width = positive("shape", shape), positive("width", width)
+    a, centre, spread = 0.3, 3.0, 4.0
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = _all_positive(rows(x, (size,)))
+        log_x = np.log(x)
+        jacobian = log_x.sum(axis=1)
+        after = a + size * shape
+        gamma = (shape - 1) * jacobian - size * gammaln(shape) + gammaln(after) - gammaln(a)
+        gamma = gamma - after * np.log1p(x.sum(axis=1))
+        # The mean and the scatter apart: their difference would lose digits where |log x| is large.
+        mean = log_x.mean(axis=1) - centre
+        scatter = ((log_x - log_x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
+        growth = width**2 + size * spread**2
+        normal = -0.5 * (scatter / width**2 + size * mean**2 / growth)
+        normal = normal - (size - 1) * np.log(width) - 0.5 * np.log(growth) - 0.5 * size * np.log(2 * np.pi)
+        return np.stack([gamma, normal - jacobian], axis=1)
+
+    return Problem(
+        name="decades",
+        models=(
+            Model(
+                "gamma",
+                lambda rng, rate: rng.standard_gamma(shape, (len(rate), size)) / rate[:, None],
+                prior=lambda rng, n: rng.standard_gamma(a, n),
+            ),
+            Model(
+                "log-normal",
+                lambda rng, mean: np.exp(mean[:, None] + width * rng.standard_normal((len(mean), size))),
+                prior=lambda rng, n: centre + spread * rng.standard_normal(n),
+            ),
+        ),
+        log_evidence=log_evidence,
+        augment=shuffle,
+    )
+
+
+def _all_positive(x: np.ndarray) -> np.ndarray:
+    if not np.all(x > 0):
+        raise ValueError("x must be positive everywhere: no value of zero or below has a density here")
+    return x

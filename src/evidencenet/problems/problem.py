@@ -1,0 +1,85 @@
+"""`Problem`: models to draw from, and their exact evidence."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from evidencenet.models import Data, Model
+
+
+@dataclass(frozen=True, repr=False)
+class Problem:
+    """Models to draw data from, together with the exact evidence of any data set.
+
+    Attributes
+    ----------
+    name
+        What the problem is called.
+    models
+        The K models, in the order of the labels 0..K-1.
+    log_evidence
+        ``log_evidence(x)`` is log p(x | M_k), exact, natural log, shape (n, K).
+    augment
+        ``augment(rng, x)`` applies a random symmetry to each row of a batch: it leaves the law of x under
+        every model as it was, hence every Bayes factor too. None where the problem has no such symmetry.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from evidencenet.problems import time_series
+    >>> problem = time_series(dim=20)
+    >>> x, theta = problem.models[1].draw(np.random.default_rng(0), 5)
+    >>> problem.log_bayes_factor(x).shape
+    (5,)
+    """
+
+    name: str
+    models: tuple[Model, ...]
+    log_evidence: Callable[[Data], np.ndarray]
+    augment: Callable[[np.random.Generator, Data], Data] | None = None
+
+    def __post_init__(self) -> None:
+        names = [m.name for m in self.models]
+        if len(names) < 2 or len(set(names)) < len(names):
+            raise ValueError(f"a problem needs two or more models with distinct names, got {names}")
+
+    def log_bayes_factor(self, x: Data, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
+        """Exact log p(x | model) − log p(x | against), natural log.
+
+        Parameters
+        ----------
+        x
+            A batch of n data sets, as the models draw them.
+        model, against
+            The two models, each by index or by name.
+
+        Returns
+        -------
+        log_k
+            Shape (n,), float64.
+        """
+        above, below = self._index(model), self._index(against)
+        log_evidence = self.log_evidence(x)
+        return log_evidence[:, above] - log_evidence[:, below]
+
+    def _index(self, model: int | str) -> int:
+        """Return the label of a model given by index or name."""
+        names = [m.name for m in self.models]
+        if isinstance(model, str):
+            if model not in names:
+                raise ValueError(
+                    f"no model is called {model!r}; the models are {', '.join(map(repr, names))}"
+                )
+            return names.index(model)
+        if isinstance(model, bool) or not isinstance(model, int | np.integer):
+            raise TypeError(f"a model is given by its index or name, not by {model!r}")
+        if not 0 <= model < len(names):
+            raise ValueError(
+                f"model {model} does not exist; give an index from 0 to {len(names) - 1} or a name"
+            )
+        return int(model)
+
+    def __repr__(self) -> str:
+        names = ", ".join(repr(m.name) for m in self.models)
+        return f"Problem({self.name!r}, models=({names}), augment={'yes' if self.augment else 'no'})"

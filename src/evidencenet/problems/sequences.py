@@ -1,0 +1,136 @@
+"""Sequences, where the order of the values matters."""
+
+import numpy as np
+from scipy.special import betaln
+
+from evidencenet.models import Data, Model
+from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows
+from evidencenet.problems._quadrature import legendre, log_integral
+from evidencenet.problems.problem import Problem
+
+
+def change_point(length: int = 40) -> Problem:
+    """Test whether the rate of ones in a binary sequence changes once.
+
+    M0: all values are 1 with one probability p ~ U(0, 1). M1: the first c values are 1 with probability p,
+    the others with probability q, where p, q ~ U(0, 1) and c is uniform on 1..length−1. With k ones among m
+    values, a run of one rate has probability B(k + 1, m − k + 1); M1 is the mean over c of the product of two
+    such. Zeros and ones may change roles, and the sequence may be reversed.
+
+    Parameters
+    ----------
+    length
+        Length of the sequence.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, length, 1), float32, zeros and ones; parameters: p of shape (n,) in M0; ``p``, ``q``
+        and ``c`` in M1.
+    """
+    length = count("length", length, least=2)
+    position = np.arange(1, length)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = rows(x, (length, 1))[:, :, 0]
+        if not np.all((x == 0) | (x == 1)):
+            raise ValueError("x must hold zeros and ones only")
+        ones = x.cumsum(axis=1)
+        before, total = ones[:, :-1], ones[:, -1:]
+        after = total - before
+        left = betaln(before + 1, position - before + 1)
+        right = betaln(after + 1, length - position - after + 1)
+        changed = log_integral(left + right, np.full(length - 1, -np.log(length - 1)))
+        return np.stack([betaln(total + 1, length - total + 1)[:, 0], changed], axis=1)
+
+    def draw_change(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        return {"p": rng.random(n), "q": rng.random(n), "c": rng.integers(1, length, n)}
+
+    def constant(rng: np.random.Generator, p: np.ndarray) -> np.ndarray:
+        return (rng.random((len(p), length, 1)) < p[:, None, None]).astype(np.float32)
+
+    def changing(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        p, q, c = (theta[name][:, None] for name in ("p", "q", "c"))
+        rate = np.where(np.arange(length) < c, p, q)
+        return (rng.random(rate.shape) < rate).astype(np.float32)[:, :, None]
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = _reversed(rng, x)
+        return np.where(rng.random((len(x), 1, 1)) < 0.5, 1 - x, x)
+
+    return Problem(
+        name="change_point",
+        models=(
+            Model("one rate", constant, prior=lambda rng, n: rng.random(n)),
+            Model("two rates", changing, prior=draw_change),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100) -> Problem:
+    """Tell an autocorrelated sequence from white noise.
+
+    M0: x_t ~ N(0, 1), independent. M1: a stationary autoregressive process with the same variance, x_1 ~
+    N(0, 1) and x_t ~ N(ρ x_{t−1}, 1 − ρ²), with ρ ~ U(−largest, largest). At given ρ the density depends on
+    three sums over the sequence; the mean over ρ is Gauss–Legendre quadrature. Changing the sign or the
+    direction changes nothing.
+
+    Parameters
+    ----------
+    length
+        Length of the sequence.
+    largest
+        Bound of |ρ|, below 1.
+    nodes
+        Quadrature nodes for ρ.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, length, 1), float32; parameters ρ of shape (n,) in M1.
+    """
+    length, nodes = count("length", length, least=2), count("nodes", nodes, least=2)
+    if positive("largest", largest) >= 1:
+        raise ValueError(f"largest must be below 1 for a stationary process, got {largest!r}")
+    rho, log_weights = legendre(-largest, largest, nodes)
+    log_weights = log_weights - np.log(2 * largest)
+    rest = 1 - rho**2
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (length, 1))[:, :, 0], 10_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        white = -0.5 * (x**2).sum(axis=1) - 0.5 * length * np.log(2 * np.pi)
+        lagged = (x[:, 1:] * x[:, :-1]).sum(axis=1)[:, None]
+        # Every value but the last is the start of a step, every one but the first its end.
+        steps = (x[:, 1:] ** 2).sum(axis=1)[:, None] + (x[:, :-1] ** 2).sum(axis=1)[:, None]
+        gain = (rho * lagged - 0.5 * rho**2 * steps) / rest - 0.5 * (length - 1) * np.log(rest)
+        return np.stack([white, white + log_integral(gain, log_weights)], axis=1)
+
+    def correlated(rng: np.random.Generator, rho: np.ndarray) -> np.ndarray:
+        x = rng.standard_normal((length, len(rho)), dtype=np.float32)
+        step, rho = np.sqrt(1 - rho**2).astype(np.float32), rho.astype(np.float32)
+        for t in range(1, length):
+            x[t] = rho * x[t - 1] + step * x[t]
+        return np.ascontiguousarray(x.T)[:, :, None]
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        return flip_signs(rng, _reversed(rng, x))
+
+    return Problem(
+        name="autocorrelation",
+        models=(
+            Model("white", lambda rng, n: rng.standard_normal((n, length, 1), dtype=np.float32)),
+            Model("correlated", correlated, prior=lambda rng, n: rng.uniform(-largest, largest, n)),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def _reversed(rng: np.random.Generator, x: Data) -> np.ndarray:
+    """Reverse each sequence with probability one half."""
+    x = array(x)
+    return np.where(rng.random((len(x), 1, 1)) < 0.5, x[:, ::-1], x)

@@ -1,0 +1,147 @@
+"""Sets of varying size: padded values with a mask."""
+
+import numpy as np
+from scipy.special import betaln, gammaln
+
+from evidencenet.models import Data, Model
+from evidencenet.problems._data import count, flip_signs, in_chunks, masked_rows, named_arrays
+from evidencenet.problems._quadrature import legendre, log_integral
+from evidencenet.problems.problem import Problem
+
+
+def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem:
+    """Tell from a cloud of points in the plane whether its two coordinates are correlated.
+
+    The number m of points is uniform on 2..capacity in both models, so it cancels. The points are N(μ, C)
+    with μ ~ N(0, 4 I); C has unit variances, and correlation 0 in M0 but `correlation` in M1. Along the
+    diagonals (u ± v)/√2 the coordinates are independent with variances 1 ± correlation, and along each the
+    evidence is N(y; 0, variance · I + 4 · 1 1ᵀ). The cloud may change its sign or be mirrored in the
+    diagonal.
+
+    Parameters
+    ----------
+    capacity
+        The largest number of points.
+    correlation
+        Correlation in M1, between −1 and 1.
+
+    Returns
+    -------
+    problem
+        Data: dict with ``x`` (n, capacity, 2), float32, zero where there is no point, and ``mask``
+        (n, capacity), bool; parameters μ of shape (n, 2).
+    """
+    capacity = count("capacity", capacity, least=2)
+    if not -1 < correlation < 1:
+        raise ValueError(f"correlation must lie between -1 and 1, got {correlation!r}")
+    spread = 4.0
+
+    def model(name: str, correlation: float) -> Model:
+        factor = np.linalg.cholesky([[1, correlation], [correlation, 1]]).T.astype(np.float32)
+
+        def sample(rng: np.random.Generator, mean: np.ndarray) -> Data:
+            mask = np.arange(capacity) < rng.integers(2, capacity + 1, (len(mean), 1))
+            points = rng.standard_normal((len(mean), capacity, 2), dtype=np.float32) @ factor
+            points += mean[:, None, :].astype(np.float32)
+            return {"x": points * mask[:, :, None], "mask": mask}
+
+        return Model(name, sample, prior=lambda rng, n: np.sqrt(spread) * rng.standard_normal((n, 2)))
+
+    def log_evidence(x: Data) -> np.ndarray:
+        values, mask = masked_rows(x, (capacity, 2))
+        number = mask.sum(axis=1)
+        if np.any(number < 2):
+            raise ValueError("every cloud must have at least 2 points")
+        diagonal = np.stack([values.sum(axis=2), values[..., 0] - values[..., 1]], axis=2) / np.sqrt(2)
+        squares, total = (diagonal**2).sum(axis=1), diagonal.sum(axis=1)
+
+        def cloud(correlation: float) -> np.ndarray:
+            variance = np.array([1 + correlation, 1 - correlation])
+            growth = variance + number[:, None] * spread
+            exponent = -0.5 * (squares - spread * total**2 / growth) / variance
+            constant = -0.5 * (number[:, None] - 1) * np.log(variance) - 0.5 * np.log(growth)
+            return (exponent + constant).sum(axis=1) - number * np.log(2 * np.pi) - np.log(capacity - 1)
+
+        return np.stack([cloud(0.0), cloud(correlation)], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = named_arrays(x)
+        values, swap = x["x"], rng.random((len(x["x"]), 1, 1)) < 0.5
+        return {**x, "x": flip_signs(rng, np.where(swap, values[..., ::-1], values))}
+
+    return Problem(
+        name="correlated_cloud",
+        models=(model("uncorrelated", 0.0), model("correlated", correlation)),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def point_pattern(capacity: int = 40) -> Problem:
+    """Tell uniform points in the unit square from points whose density has a gradient.
+
+    The number m of points is binomial(capacity, q) with q ~ beta(2, 2) in M0 and beta(3, 2) in M1, so the
+    number tells something too. The points are uniform in M0. In M1 their density is 1 + g (2u − 1), with u
+    the first coordinate and g ~ U(−1, 1). The mean over g of ∏ (1 + g z_i), z_i = 2u_i − 1, is a polynomial
+    in g of degree m, which Gauss–Legendre quadrature integrates exactly. Each coordinate may be mirrored.
+
+    Parameters
+    ----------
+    capacity
+        The largest number of points.
+
+    Returns
+    -------
+    problem
+        Data: dict with ``x`` (n, capacity, 2), float32, zero where there is no point, and ``mask``
+        (n, capacity), bool; parameters ``q``, and ``gradient`` in M1.
+    """
+    capacity = count("capacity", capacity)
+    gradients, log_weights = legendre(-1.0, 1.0, capacity // 2 + 1)
+    log_weights = log_weights - np.log(2.0)
+
+    def sample(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> Data:
+        points = rng.random((len(theta["q"]), capacity, 2), dtype=np.float32)
+        if "gradient" in theta:
+            # A uniform z in (−1, 1), kept with probability (1 + g z)/2 and mirrored otherwise, has the
+            # density (1 + g z)/2.
+            z = 2 * points[..., 0] - 1
+            keep = rng.random(z.shape) < 0.5 * (1 + theta["gradient"][:, None] * z)
+            points[..., 0] = 0.5 + 0.5 * np.where(keep, z, -z)
+        mask = np.arange(capacity) < rng.binomial(capacity, theta["q"])[:, None]
+        return {"x": points * mask[:, :, None], "mask": mask}
+
+    def log_number(number: np.ndarray, a: float, b: float) -> np.ndarray:
+        ways = gammaln(capacity + 1) - gammaln(number + 1) - gammaln(capacity - number + 1)
+        return ways + betaln(a + number, b + capacity - number) - betaln(a, b)
+
+    def gradient(z: np.ndarray) -> np.ndarray:
+        return log_integral(np.log1p(z[:, :, None] * gradients).sum(axis=1), log_weights)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        values, mask = masked_rows(x, (capacity, 2))
+        if np.any((values < 0) | (values > 1)):
+            raise ValueError("points must lie in the unit square")
+        number = mask.sum(axis=1)
+        z = np.where(mask, 2 * values[..., 0] - 1, 0.0)
+        sloping = in_chunks(gradient, z, 1_000)
+        return np.stack([log_number(number, 2.0, 2.0), log_number(number, 3.0, 2.0) + sloping], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = named_arrays(x)
+        values, mirror = x["x"], rng.random((len(x["x"]), 1, 2)) < 0.5
+        return {**x, "x": np.where(mirror & x["mask"][:, :, None], 1 - values, values)}
+
+    return Problem(
+        name="point_pattern",
+        models=(
+            Model("uniform", sample, prior=lambda rng, n: {"q": rng.beta(2, 2, n)}),
+            Model(
+                "gradient",
+                sample,
+                prior=lambda rng, n: {"q": rng.beta(3, 2, n), "gradient": rng.uniform(-1, 1, n)},
+            ),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )

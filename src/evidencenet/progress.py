@@ -1,0 +1,163 @@
+"""A progress display on standard error: a bar on a terminal, sparse lines in a log file."""
+
+import importlib.util
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+if TYPE_CHECKING:
+    import rich.console
+    import rich.progress
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+class Progress:
+    """Show how far a long computation has come.
+
+    On a terminal or in Jupyter this is a bar with the percentage, the fields given to `update`, the speed
+    and the time left. Where standard error is a file or a pipe it is a first line, then at most one line
+    every ten seconds, and a last line with the total time and speed. An exception inside the block
+    restores the terminal and propagates.
+
+    Parameters
+    ----------
+    title
+        What is being done, for example ``"simulating"``.
+    total
+        How many items there are to do.
+    enabled
+        With False nothing is shown at all.
+
+    Examples
+    --------
+    >>> with Progress("training", 10, enabled=False) as bar:
+    ...     for epoch in range(10):
+    ...         bar.update(epoch + 1, loss="0.123")
+    """
+
+    def __init__(
+        self, title: str, total: int, *, enabled: bool = True, _clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._title = title
+        self._total = total
+        self._enabled = enabled
+        self._clock = _clock
+        self._done = 0
+        self._fields = ""
+        self._start = self._last_line = 0.0
+        self._bar: rich.progress.Progress | None = None
+
+    def __enter__(self) -> Self:
+        # There is no standard error at all in some windowed programs.
+        self._enabled = self._enabled and sys.stderr is not None
+        if not self._enabled:
+            return self
+        self._start = self._last_line = self._clock()
+        self._bar = _terminal_bar(self._clock)
+        if self._bar is None:
+            self._write(f"0 / {self._total:,}")
+        else:
+            self._bar.add_task(self._title, total=self._total, fields="", speed="")
+            self._bar.start()
+        return self
+
+    def update(self, done: int, **fields: str) -> None:
+        """Say that `done` of the items are done (counted from the start), with texts to show beside."""
+        if not self._enabled:
+            return
+        self._done = done
+        self._fields = "  ".join(f"{name} {text}" for name, text in fields.items())
+        if self._bar is None:
+            self._update_lines()
+            return
+        task = self._bar.tasks[0]
+        self._bar.update(task.id, completed=done, fields=self._fields)
+        # On the way the speed of the last half minute, in the end that of the whole.
+        elapsed = self._clock() - self._start
+        speed = task.speed if done < self._total or elapsed == 0 else done / elapsed
+        self._bar.update(task.id, speed=humanise(speed) + "/s" if speed else "")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._enabled:
+            return
+        if self._bar is not None:
+            self._bar.stop()
+            return
+        elapsed = self._clock() - self._start
+        line = f"{self._done:,} / {self._total:,} in {_duration(elapsed)}{self._speed(elapsed)}"
+        self._write(line if kind is None else f"stopped at {line}", self._fields)
+
+    def _update_lines(self) -> None:
+        now = self._clock()
+        if now - self._last_line < _SECONDS_BETWEEN_LINES:
+            return
+        self._last_line = now
+        elapsed = now - self._start
+        percent = f" ({100 * self._done / self._total:.0f}%)" if self._total else ""
+        left = f", {_duration(elapsed * (self._total / self._done - 1))} left" if self._done else ""
+        line = f"{self._done:,} / {self._total:,}{percent}{self._speed(elapsed)}{left}"
+        self._write(line, self._fields)
+
+    def _speed(self, elapsed: float) -> str:
+        return f", {humanise(self._done / elapsed)}/s" if elapsed > 0 and self._done else ""
+
+    def _write(self, *parts: str) -> None:
+        print(f"{self._title}: " + "  ".join(part for part in parts if part), file=sys.stderr, flush=True)
+
+
+def humanise(number: float) -> str:
+    """Write a positive number in three figures at most, with k, M or G.
+
+    Examples
+    --------
+    >>> humanise(1_234_567)
+    '1.2M'
+    """
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")):
+        # 999.6 would be printed as 1000: it belongs to the next letter.
+        if number >= 0.9995 * size:
+            scaled = number / size
+            return f"{scaled:.1f}{letter}" if scaled < 9.95 else f"{scaled:.0f}{letter}"
+    return f"{number:.2g}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d} min"
+
+
+def _terminal_bar(clock: Callable[[], float]) -> "rich.progress.Progress | None":
+    """Rich's bar where it can be drawn, else None."""
+    import rich.console
+
+    console = rich.console.Console(stderr=True)
+    if not _can_draw(console):
+        return None
+    from rich import progress
+
+    columns: tuple[Any, ...] = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.TaskProgressColumn(),
+        # Fields are the caller's text: square brackets in them are not markup.
+        progress.TextColumn("{task.fields[fields]}", markup=False),
+        progress.TextColumn("{task.fields[speed]}"),
+        progress.TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    return progress.Progress(*columns, console=console, get_time=clock)
+
+
+def _can_draw(console: "rich.console.Console") -> bool:
+    if console.is_jupyter:
+        # Without widgets rich only warns and draws nothing.
+        return importlib.util.find_spec("ipywidgets") is not None
+    # Rich can be told by the environment to colour a pipe; a moving bar has no place there.
+    return sys.stderr.isatty() and console.is_interactive

@@ -1,0 +1,399 @@
+"""Draws of data labelled by the model they came from."""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from evidencenet.models import Data as Data
+from evidencenet.models import (
+    Parameters,
+    arrays_of,
+    as_data,
+    finite_rows,
+    join,
+    layout,
+    layout_text,
+    map_arrays,
+)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Simulations:
+    """Data drawn from K models, which model each draw came from, and how many draws failed.
+
+    Parameters
+    ----------
+    x
+        The data, shape (n, ...), or a dict of such arrays; boolean arrays in a dict are masks. Integers
+        become float64, arrays of shape (n,) become (n, 1). All values must be finite.
+    model
+        The label of each draw, integers 0, ..., K − 1, shape (n,).
+    names
+        K distinct names; by default ``"M0"``, ``"M1"``, ....
+    log_weight
+        The logarithm of an importance weight per draw, shape (n,); −inf is a weight of zero. Only ratios
+        within one model matter. None means equal weights.
+    failed
+        How many draws of each model failed and are not in `x`, K integers; by default none.
+    parameters
+        For each model its parameters, with one row per draw of that model in the order of `x`, or None.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> x = np.random.default_rng(1).normal(size=(6, 3))
+    >>> sims = Simulations(x, [0, 0, 0, 1, 1, 1], names=("flat", "trend"), failed=(0, 1))
+    >>> sims.counts, sims.valid_fraction
+    ((3, 3), array([1.  , 0.75]))
+    """
+
+    x: Data
+    model: np.ndarray
+    names: tuple[str, ...]
+    log_weight: np.ndarray | None
+    failed: tuple[int, ...]
+    parameters: tuple[Parameters | None, ...] | None
+
+    def __init__(
+        self,
+        x: ArrayLike | dict[str, Any],
+        model: ArrayLike,
+        names: Sequence[str] | None = None,
+        *,
+        log_weight: ArrayLike | None = None,
+        failed: Sequence[int] | None = None,
+        parameters: Sequence[Parameters | None] | None = None,
+    ) -> None:
+        data = as_data(x)
+        n = len(arrays_of(data)[0])
+        if n == 0:
+            raise ValueError("x is empty; wanted at least one draw of each model")
+        labels = _checked_labels(model, n)
+        checked_names = _checked_names(names, labels)
+        counts = np.bincount(labels, minlength=len(checked_names))
+        for name, count in zip(checked_names, counts, strict=True):
+            if count == 0:
+                raise ValueError(f"model {name!r} has no draws; each model must have at least one")
+        weight = None if log_weight is None else _checked_log_weight(log_weight, labels, checked_names)
+        _check_finite(data)
+        self._set(
+            x=data,
+            model=labels,
+            names=checked_names,
+            log_weight=weight,
+            failed=_checked_failed(failed, checked_names),
+            parameters=None if parameters is None else _checked_parameters(parameters, counts, checked_names),
+        )
+
+    def _set(self, **fields: Any) -> None:
+        """Fill in the fields as they are, with arrays that cannot be written to by mistake."""
+        for name, value in fields.items():
+            if name in ("x", "model") or (name == "log_weight" and value is not None):
+                value = map_arrays(_read_only, value)
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def _trusted(cls, **fields: Any) -> Self:
+        """Make a record of draws that were checked before: reading them all again would be slow."""
+        new = object.__new__(cls)
+        new._set(**fields)
+        return new
+
+    def __len__(self) -> int:
+        return len(self.model)
+
+    def __add__(self, other: "Simulations") -> "Simulations":
+        return Simulations.concatenate([self, other]) if isinstance(other, Simulations) else NotImplemented
+
+    def __repr__(self) -> str:
+        parts = self.x if isinstance(self.x, dict) else {"x": self.x}
+        shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
+        columns = {"draws": self.counts, "failed": self.failed}
+        if self.log_weight is not None:
+            columns["effective"] = tuple(round(float(size)) for size in self.effective_sample_size)
+        width = max(len(name) for name in ("model", *self.names))
+        rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
+        for k, name in enumerate(self.names):
+            rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
+        return "\n  ".join([f"Simulations: {len(self):,} draws of {shapes}", *rows])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many draws of each model there are, K integers."""
+        return tuple(int(count) for count in np.bincount(self.model, minlength=len(self.names)))
+
+    @property
+    def drawn(self) -> tuple[int, ...]:
+        """How many draws of each model were made, failed ones included."""
+        return tuple(map(operator.add, self.counts, self.failed))
+
+    @property
+    def valid_fraction(self) -> np.ndarray:
+        """The fraction of each model's draws that did not fail, shape (K,)."""
+        return np.array(self.counts) / np.array(self.drawn)
+
+    @property
+    def shape(self) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
+        """The shape of one draw, or a dict of shapes."""
+        return map_arrays(lambda array: array.shape[1:], self.x)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The weight of each draw, with mean one within each model, shape (n,)."""
+        weights = np.ones(len(self))
+        if self.log_weight is not None:
+            for k in range(len(self.names)):
+                mine = self.model == k
+                # The largest weight is taken out first so that the exponential cannot overflow.
+                raw = np.exp(self.log_weight[mine] - self.log_weight[mine].max())
+                weights[mine] = raw / raw.mean()
+        return weights
+
+    @property
+    def effective_sample_size(self) -> np.ndarray:
+        """Per model (Σ w)² / Σ w²: how many draws of equal weight these are worth, shape (K,)."""
+        weights = self.weights
+        first = np.bincount(self.model, weights)
+        return first**2 / np.bincount(self.model, weights**2)
+
+    def of(self, model: int | str) -> Data:
+        """Return the data of one model, given by its name or its number."""
+        if isinstance(model, str):
+            if model not in self.names:
+                raise ValueError(f"there is no model {model!r}; the models are {', '.join(self.names)}")
+            model = self.names.index(model)
+        if not 0 <= operator.index(model) < len(self.names):
+            raise ValueError(f"there is no model {model}; the models are 0 to {len(self.names) - 1}")
+        mine = self.model == model
+        return map_arrays(lambda array: array[mine], self.x)
+
+    def take(self, index: ArrayLike | slice) -> "Simulations":
+        """Return some of the draws.
+
+        Parameters
+        ----------
+        index
+            Integers, a boolean mask of length n, or a slice. Every model must keep at least one draw.
+
+        Returns
+        -------
+        Simulations
+            Failed draws are shared out in proportion to the draws taken of their model, rounded.
+        """
+        chosen = _positions(index, len(self))
+        taken = np.bincount(self.model[chosen], minlength=len(self.names))
+        for name, count in zip(self.names, taken, strict=True):
+            if count == 0:
+                raise ValueError(f"no draw of model {name!r} was taken; each model must keep at least one")
+        failed = [round(f * t / c) for f, t, c in zip(self.failed, taken.tolist(), self.counts, strict=True)]
+        return self._subset(chosen, tuple(failed))
+
+    def split(self, fraction: float = 0.5, *, seed: int = 0) -> tuple["Simulations", "Simulations"]:
+        """Split the draws in two at random, each model in the same proportion.
+
+        Parameters
+        ----------
+        fraction
+            The part of each model's draws that goes to the first, between 0 and 1.
+        seed
+            The same seed gives the same split.
+
+        Returns
+        -------
+        first, second
+            Together they hold every draw, and every failed draw, exactly once.
+        """
+        if not 0 < fraction < 1:
+            raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+        rng = np.random.default_rng(np.random.SeedSequence(seed))
+        in_first = np.zeros(len(self), dtype=bool)
+        failed = []
+        for k, (name, count) in enumerate(zip(self.names, self.counts, strict=True)):
+            size = round(fraction * count)
+            if size in (0, count):
+                raise ValueError(
+                    f"model {name!r} has {count} draws: a fraction of {fraction} leaves one part without "
+                    "any; draw more or choose a fraction nearer to one half"
+                )
+            in_first[rng.permutation(np.flatnonzero(self.model == k))[:size]] = True
+            failed.append(round(self.failed[k] * size / count))
+        first = self._subset(np.flatnonzero(in_first), tuple(failed))
+        return first, self._subset(np.flatnonzero(~in_first), tuple(map(operator.sub, self.failed, failed)))
+
+    @staticmethod
+    def concatenate(parts: "Sequence[Simulations]") -> "Simulations":
+        """Join simulations of the same models, also written ``first + second``; failed draws add up."""
+        parts = list(parts)
+        if not parts:
+            raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
+        first = parts[0]
+        for other in parts[1:]:
+            _check_alike(first, other)
+        log_weights = [part.log_weight for part in parts if part.log_weight is not None]
+        kept = [part.parameters for part in parts if part.parameters is not None]
+        per_model = zip(*kept, strict=True)
+        parameters = tuple(None if theta[0] is None else join(*theta) for theta in per_model)
+        return Simulations._trusted(
+            x=join(*(part.x for part in parts)),
+            model=join(*(part.model for part in parts)),
+            names=first.names,
+            log_weight=join(*log_weights) if log_weights else None,
+            failed=tuple(map(sum, zip(*(part.failed for part in parts), strict=True))),
+            parameters=parameters if kept else None,
+        )
+
+    def _subset(self, chosen: np.ndarray, failed: tuple[int, ...]) -> "Simulations":
+        parameters = None
+        if self.parameters is not None:
+            rank = np.empty(len(self), dtype=np.intp)
+            for k, count in enumerate(self.counts):
+                rank[self.model == k] = np.arange(count)
+            mine = [rank[chosen[self.model[chosen] == k]] for k in range(len(self.names))]
+            parameters = tuple(
+                None if theta is None else map_arrays(operator.itemgetter(rows), theta)
+                for theta, rows in zip(self.parameters, mine, strict=True)
+            )
+        model, weight = self.model[chosen], self.log_weight
+        return Simulations._trusted(
+            x=map_arrays(operator.itemgetter(chosen), self.x),
+            model=model,
+            names=self.names,
+            # Checked again, because the draws taken may be just those of weight zero.
+            log_weight=None if weight is None else _checked_log_weight(weight[chosen], model, self.names),
+            failed=failed,
+            parameters=parameters,
+        )
+
+
+def _check_finite(x: Data) -> None:
+    for where, array in {f"x[{key!r}]": x[key] for key in x}.items() if isinstance(x, dict) else [("x", x)]:
+        finite = finite_rows(array)
+        if not finite.all():
+            raise ValueError(
+                f"{where} has NaN or infinity in {np.count_nonzero(~finite)} of {len(finite)} rows, first in "
+                f"row {int(np.argmin(finite))}; draw with simulate(), which counts failed draws, or drop "
+                "these rows and say with failed= how many were dropped of each model"
+            )
+
+
+def _checked_labels(model: ArrayLike, n: int) -> np.ndarray:
+    labels = np.asarray(model)
+    if labels.dtype.kind not in "iub":
+        raise TypeError(f"model must hold integers, got dtype {labels.dtype}; convert with .astype(int)")
+    if labels.shape != (n,):
+        raise ValueError(f"model has shape {labels.shape}, but x has {n} rows; wanted one label per row")
+    return labels.astype(np.int64, copy=False)
+
+
+def _checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str, ...]:
+    low, high = int(labels.min()), int(labels.max())
+    if isinstance(names, str):
+        raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
+    count = high + 1 if names is None else len(names)
+    if low < 0 or (names is None and high >= len(labels)):
+        raise ValueError(f"labels must be 0, 1, ..., one for each model; got values from {low} to {high}")
+    if high >= count:
+        raise ValueError(f"labels go up to {high}, but {count} names were given; wanted {high + 1} names")
+    if names is None:
+        return tuple(f"M{k}" for k in range(count))
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise TypeError(f"names must be non-empty strings, got {list(names)!r}")
+    for name in names:
+        if list(names).count(name) > 1:
+            raise ValueError(f"two models are named {name!r}; names must be distinct")
+    return tuple(names)
+
+
+def _checked_log_weight(log_weight: ArrayLike, labels: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    weight = np.asarray(log_weight, dtype=np.float64)
+    if weight.shape != labels.shape:
+        raise ValueError(f"log_weight has shape {weight.shape}; wanted one per draw, shape {labels.shape}")
+    wrong = np.isnan(weight) | (weight == np.inf)
+    if wrong.any():
+        raise ValueError(
+            f"log_weight is NaN or +infinity in {np.count_nonzero(wrong)} of {len(weight)} draws, first in "
+            f"draw {int(np.argmax(wrong))}; wanted finite numbers, or −infinity for a weight of zero"
+        )
+    for k, name in enumerate(names):
+        if np.all(weight[labels == k] == -np.inf):
+            raise ValueError(f"all weights of model {name!r} are zero; at least one must not be")
+    return weight
+
+
+def _checked_failed(failed: Sequence[int] | None, names: tuple[str, ...]) -> tuple[int, ...]:
+    if failed is None:
+        return (0,) * len(names)
+    if np.ndim(failed) != 1 or len(failed) != len(names):
+        raise ValueError(f"failed must hold one number for each of the {len(names)} models, got {failed!r}")
+    if np.asarray(failed).dtype.kind not in "iu":
+        raise TypeError(f"failed must hold integers, got {failed!r}")
+    for name, count in zip(names, failed, strict=True):
+        if count < 0:
+            raise ValueError(f"failed is {count} for model {name!r}; it cannot be negative")
+    return tuple(int(count) for count in failed)
+
+
+def _checked_parameters(
+    parameters: Sequence[Parameters | None], counts: np.ndarray, names: tuple[str, ...]
+) -> tuple[Parameters | None, ...]:
+    if not isinstance(parameters, (list, tuple)) or len(parameters) != len(names):
+        raise ValueError(f"parameters must be a tuple with an entry for each of the {len(names)} models")
+    checked = tuple(None if theta is None else map_arrays(np.asarray, theta) for theta in parameters)
+    for theta, count, name in zip(checked, counts, names, strict=True):
+        for array in () if theta is None else arrays_of(theta):
+            if array.shape[:1] != (count,):
+                raise ValueError(
+                    f"model {name!r} has {count} draws, but its parameters have shape {array.shape}"
+                )
+    return checked
+
+
+def _check_alike(first: Simulations, other: Simulations) -> None:
+    """Raise unless the two can be joined; the message says what differs."""
+    if first.names != other.names:
+        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
+    if layout(first.x) != layout(other.x):
+        raise ValueError(
+            f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
+            "keys, shapes and types must be the same"
+        )
+    if (first.log_weight is None) != (other.log_weight is None):
+        raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
+    kept = [sims.parameters and [_parameter_layout(t) for t in sims.parameters] for sims in (first, other)]
+    if kept[0] != kept[1]:
+        raise ValueError("the parameters kept differ in what they hold; keep the same ones in both, or none")
+
+
+def _parameter_layout(theta: Parameters | None) -> tuple[Any, ...]:
+    if theta is None:
+        return ()
+    return list(theta) if isinstance(theta, dict) else type(theta), [a.shape[1:] for a in arrays_of(theta)]
+
+
+def _positions(index: ArrayLike | slice, n: int) -> np.ndarray:
+    if isinstance(index, slice):
+        return np.arange(n)[index]
+    chosen = np.asarray(index)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iub":
+        raise TypeError(
+            f"index must be integers, a mask or a slice; got {chosen.dtype}, shape {chosen.shape}"
+        )
+    if chosen.dtype == bool:
+        if len(chosen) != n:
+            raise ValueError(f"the mask has length {len(chosen)}, but there are {n} draws")
+        return np.flatnonzero(chosen)
+    chosen = chosen.astype(np.intp)
+    outside = (chosen < -n) | (chosen >= n)
+    if outside.any():
+        raise ValueError(f"index {chosen[outside][0]} is outside the {n} draws")
+    return np.where(chosen < 0, chosen + n, chosen)
+
+
+def _read_only(array: np.ndarray) -> np.ndarray:
+    view = array.view()
+    view.flags.writeable = False
+    return view
