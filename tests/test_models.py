@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evidencenet.models import DrawError, Model, as_data, finite_rows, join, layout
+from evidencenet.data import as_data, finite_rows, join, layout
+from evidencenet.models import DrawError, Model
 
 
 def rng(seed: int = 1) -> np.random.Generator:

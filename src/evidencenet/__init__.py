@@ -1,1 +1,17 @@
-"""Bayesian model comparison from simulations alone."""
+"""Bayesian model comparison from simulations alone, with Evidence Networks (Jeffrey & Wandelt 2023)."""
+
+from evidencenet import losses as losses
+from evidencenet import networks as networks
+from evidencenet import problems as problems
+from evidencenet._version import __version__ as __version__
+from evidencenet.comparison import Comparison as Comparison
+from evidencenet.coverage import coverage as coverage
+from evidencenet.estimator import EvidenceNetwork as EvidenceNetwork
+from evidencenet.models import Model as Model
+from evidencenet.saving import load as load
+from evidencenet.simulate import SimulationError as SimulationError
+from evidencenet.simulate import simulate as simulate
+from evidencenet.simulations import Simulations as Simulations
+from evidencenet.train import train as train
+from evidencenet.training import Recipe as Recipe
+from evidencenet.validation import validate as validate

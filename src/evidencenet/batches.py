@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from evidencenet.models import Data, map_arrays
+from evidencenet.data import Data, arrays_of, map_arrays
 
 # Large enough that the cost of starting a compiled chunk vanishes, small enough that memory stays
 # bounded and an interrupt is answered within a second.
@@ -14,9 +14,13 @@ _VALUES_PER_CHUNK = 10_000_000
 
 
 class Chunk(NamedTuple):
-    """Minibatches to train on: every array begins with (steps, batch)."""
+    """Minibatches to train on: every array begins with (steps, batch).
+
+    `offset` are log-odds known beforehand, (steps, batch, K), to which the network adds; or None.
+    """
 
     x: Any
+    offset: Any
     label: Any
     weight: Any
 
@@ -43,11 +47,13 @@ class Shuffled:
     Parameters
     ----------
     x, label, weight
-        The training draws, each array (n, ...).
+        Draws, each array (n, ...).
+    rows
+        Which of them to train on.
     batch
         Draws in a minibatch; the few that fill no whole minibatch sit out an epoch.
     prepare
-        ``prepare(rng, x)``: augment and scale a batch of draws.
+        ``prepare(rng, x)``: augment and scale a batch of draws; gives x and offset.
     seed
         Orders and augmentations depend on it and on the epoch alone.
     """
@@ -55,15 +61,16 @@ class Shuffled:
     x: Data
     label: np.ndarray
     weight: np.ndarray
+    rows: np.ndarray
     batch: int
-    prepare: Callable[[np.random.Generator, Data], Data]
+    prepare: Callable[[np.random.Generator, Data], tuple[Data, np.ndarray | None]]
     seed: int
 
     @property
     def _layout(self) -> tuple[int, int]:
         """Chunks in an epoch and steps in a chunk. All chunks are alike: another shape is compiled anew."""
-        steps = len(self.label) // self.batch
-        values = sum(array[0].size for array in (self.x.values() if isinstance(self.x, dict) else [self.x]))
+        steps = len(self.rows) // self.batch
+        values = sum(array[0].size for array in arrays_of(self.x))
         most = max(1, _VALUES_PER_CHUNK // (values * self.batch))
         chunks = -(-steps // most)
         return chunks, steps // chunks
@@ -77,12 +84,41 @@ class Shuffled:
     def epoch(self, number: int) -> Iterator[Chunk]:
         """Give the chunks of one epoch."""
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(number,)))
-        order = rng.permutation(len(self.label))
+        order = rng.permutation(self.rows)
         chunks, steps = self._layout
-        for some in order[: chunks * steps * self.batch].reshape(chunks, -1):
-            x = self.prepare(rng, map_arrays(lambda array, rows=some: array[rows], self.x))
-            yield Chunk(
-                map_arrays(lambda array: array.reshape(steps, self.batch, *array.shape[1:]), x),
-                self.label[some].reshape(steps, self.batch),
-                self.weight[some].reshape(steps, self.batch),
-            )
+        for some in order[: chunks * steps * self.batch].reshape(chunks, steps, self.batch):
+            yield self._chunk(rng, some)
+
+    def _chunk(self, rng: np.random.Generator, rows: np.ndarray) -> Chunk:
+        label = self.label[rows].astype(np.int32, copy=False)
+        weight = self.weight[rows].astype(np.float32, copy=False)
+        # One minibatch at a time stays in the processor's cache while it is augmented and scaled.
+        for step, some in enumerate(rows):
+            x, offset = self.prepare(rng, map_arrays(lambda array, some=some: array[some], self.x))
+            parts = arrays_of(x) if offset is None else [*arrays_of(x), offset]
+            if step == 0:
+                room = [np.empty((len(rows), *part.shape), part.dtype) for part in parts]
+            for whole, part in zip(room, parts, strict=True):
+                whole[step] = part
+        filled = dict(zip(x, room, strict=False)) if isinstance(x, dict) else room[0]
+        return Chunk(filled, None if offset is None else room[-1], label, weight)
+
+
+def in_blocks(draws: Chunk, size: int) -> Chunk:
+    """Cut draws, each array (n, ...), into blocks (n / size, size, ...); padding has a weight of zero."""
+    n = len(draws.label)
+    blocks = -(-n // size)
+
+    def cut(array: np.ndarray) -> np.ndarray:
+        if blocks * size > n:
+            array = np.concatenate([array, np.repeat(array[:1], blocks * size - n, axis=0)])
+        return array.reshape(blocks, size, *array.shape[1:])
+
+    cut_draws = Chunk(
+        map_arrays(cut, draws.x),
+        None if draws.offset is None else cut(draws.offset.astype(np.float32)),
+        cut(draws.label.astype(np.int32, copy=False)),
+        cut(draws.weight.astype(np.float32, copy=False)),
+    )
+    cut_draws.weight.reshape(-1)[n:] = 0
+    return cut_draws

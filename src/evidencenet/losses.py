@@ -89,10 +89,16 @@ class Loss(abc.ABC):
     @abc.abstractmethod
     def _parts(self) -> _Parts: ...
 
-    def value(self, raw: ArrayLike, label: ArrayLike) -> jax.Array:
-        """Loss per draw, (...,), of raw outputs (..., outputs) for true models `label`, int (...,)."""
+    def value(self, raw: ArrayLike, label: ArrayLike, offset: ArrayLike | None = None) -> jax.Array:
+        """Loss per draw, (...,), of raw outputs (..., outputs) for true models `label`, int (...,).
+
+        `offset`, (..., K), are log-odds against model 0 that are known beforehand; the raw outputs then say
+        what is to be added to them.
+        """
         parts, labels = self._parts(), jnp.asarray(label)
         scores = _scores(raw, parts)
+        if offset is not None:
+            scores = scores + _as_scores(offset, parts)
         if labels.shape != scores.shape[:-1]:  # broadcasting would pair every draw with every label
             raise ValueError(f"label has shape {labels.shape}; the raw outputs want {scores.shape[:-1]}.")
         if scores.shape[-1] == 1:
@@ -106,14 +112,16 @@ class Loss(abc.ABC):
         pairs = jnp.where(true, 0, parts.penalty(margins))
         return jnp.sum(pairs, axis=-1) if parts.joint is None else parts.joint(margins)
 
-    def log_odds(self, raw: ArrayLike) -> jax.Array:
+    def log_odds(self, raw: ArrayLike, offset: ArrayLike | None = None) -> jax.Array:
         """Log posterior odds log p(M_k|x)/p(M_0|x), (..., K), of raw outputs (..., outputs)."""
         parts = self._parts()
         scores = _scores(raw, parts)
         if scores.shape[-1] == 1:
             odds = parts.read(scores)
-            return jnp.concatenate([jnp.zeros_like(odds), odds], axis=-1)
-        return parts.read(scores - scores[..., :1])
+            odds = jnp.concatenate([jnp.zeros_like(odds), odds], axis=-1)
+        else:
+            odds = parts.read(scores - scores[..., :1])
+        return odds if offset is None else odds + offset
 
 
 def _scores(raw: ArrayLike, parts: _Parts) -> jax.Array:
@@ -128,6 +136,15 @@ def _scores(raw: ArrayLike, parts: _Parts) -> jax.Array:
     # Centred u and t = J(2u)/2 treat all models alike, reach every set of log-odds since J is onto, and would
     # give t_1 − t_0 = J(f) for two models, u = (−f/2, f/2).
     return parts.link(2 * (f - jnp.mean(f, axis=-1, keepdims=True))) / 2
+
+
+def _as_scores(offset: ArrayLike, parts: _Parts) -> jax.Array:
+    """Log-odds (..., K) in the units of scores: the one margin (..., 1) of two models, else (..., K)."""
+    odds = jnp.asarray(offset)
+    if parts.reverse is not None:
+        raise ValueError("An asymmetric loss cannot start from known log-odds. Use another loss.")
+    # Without `reverse`, log-odds are read from margins by a factor.
+    return (odds[..., 1:] if odds.shape[-1] == 2 else odds) / parts.read(jnp.ones(()))
 
 
 def _exp(z: jax.Array) -> jax.Array:

@@ -2,21 +2,18 @@
 
 import functools
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from evidencenet.data import Data, Parameters, arrays_of, as_data, kind_of, map_arrays, plain_array
+
 if TYPE_CHECKING:
     import jax
 
-Data = np.ndarray | dict[str, np.ndarray]
-Parameters = np.ndarray | dict[str, np.ndarray] | tuple[np.ndarray, ...]
 Kind = Literal["batch", "one", "jax"]
-
-# Large enough that NumPy's cost per call vanishes, small enough to stay in the processor's cache.
-_VALUES_PER_BLOCK = 2**18
 
 # kind -> how simulate is called without and with a prior, for messages
 _SIGNATURES = {
@@ -123,7 +120,7 @@ class Model:
         for array in arrays_of(theta):
             if array.dtype == object:
                 raise self._error(
-                    f"prior returned {_kind_of(raw)}; wanted an array, or a dict or tuple of arrays"
+                    f"prior returned {kind_of(raw)}; wanted an array, or a dict or tuple of arrays"
                 )
             self._check_rows("prior", array.shape[:1], n)
         return theta
@@ -176,105 +173,6 @@ class Model:
         return _vectorise(self.simulate)
 
 
-def as_data(x: Any) -> Data:
-    """Return x as data: arrays with one row per draw, of type float32, float64 or, for masks in a dict, bool.
-
-    Integers become float64, as do booleans outside a dict; arrays of shape (n,) become (n, 1). Nothing is
-    copied where the type is right already.
-    """
-    if not isinstance(x, dict):
-        array = _as_numbers(x, "x")
-        return array.astype(np.float64) if array.dtype == bool else array
-    if not x:
-        raise ValueError("x is an empty dict; wanted at least one array")
-    if not all(isinstance(key, str) for key in x):
-        raise TypeError(f"the keys of x must be strings, got {list(x)!r}")
-    arrays = {key: _as_numbers(value, f"x[{key!r}]") for key, value in x.items()}
-    lengths = {key: len(array) for key, array in arrays.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"the arrays of x differ in length: {lengths}; wanted one row per draw in each")
-    return arrays
-
-
-def arrays_of(tree: Data | Parameters) -> Sequence[np.ndarray]:
-    """All arrays of some data or parameters."""
-    if isinstance(tree, dict):
-        return list(tree.values())
-    return tree if isinstance(tree, tuple) else [tree]
-
-
-def map_arrays(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Apply a function to each array of some data or parameters (with the matching arrays of others)."""
-    if isinstance(tree, dict):
-        return {key: function(array, *(other[key] for other in others)) for key, array in tree.items()}
-    if isinstance(tree, tuple):
-        mapped = [function(*arrays) for arrays in zip(tree, *others, strict=True)]
-        # A namedtuple stays one, so that a simulator may use its names.
-        return type(tree)(*mapped) if hasattr(tree, "_fields") else tuple(mapped)
-    return function(tree, *others)
-
-
-def join(*trees: Any) -> Any:
-    """Put batches with the same structure one after the other."""
-    return map_arrays(lambda *arrays: np.concatenate(arrays), *trees)
-
-
-def layout(x: Data) -> dict[str, str]:
-    """Describe what two batches must share to be joined: the keys, the shape of one draw and its type."""
-    arrays = x if isinstance(x, dict) else {"": x}
-    return {k: f"{a.shape[1:]} {'booleans' if a.dtype == bool else 'numbers'}" for k, a in arrays.items()}
-
-
-def layout_text(parts: dict[str, str]) -> str:
-    """Words for a layout, for messages."""
-    if list(parts) == [""]:
-        return f"an array of {parts['']} per draw"
-    return "a dict of " + ", ".join(f"{key!r}: {text}" for key, text in parts.items()) + " per draw"
-
-
-def finite_rows(array: np.ndarray) -> np.ndarray:
-    """Say which rows of an array hold only finite values, shape (n,), without a copy of its size."""
-    finite = np.ones(len(array), dtype=bool)
-    if array.dtype == bool:
-        return finite
-    step = max(1, _VALUES_PER_BLOCK // max(1, array.size // max(1, len(array))))
-    for start in range(0, len(array), step):
-        block = np.isfinite(array[start : start + step])
-        # Almost every block is finite as a whole, and asking that first is faster.
-        if not block.all():
-            finite[start : start + step] = block.reshape(len(block), -1).all(axis=1)
-    return finite
-
-
-def _as_numbers(value: Any, what: str) -> np.ndarray:
-    if not (isinstance(value, list) or hasattr(value, "__array__")):
-        raise TypeError(f"{what} must be an array (or x a dict of arrays), got {_kind_of(value)}")
-    try:
-        array = _plain_array(value)
-    except ValueError:
-        raise ValueError(
-            f"{what} is a list of rows that differ in length; wanted one shape for all"
-        ) from None
-    if array.dtype.kind in "iuf":
-        # Also turns the byte order of files such as FITS into the machine's own.
-        single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
-        array = array.astype(np.float32 if single else np.float64, copy=False)
-    elif array.dtype.kind != "b":
-        advice = "; give the real and imaginary parts as two columns" if array.dtype.kind == "c" else ""
-        raise TypeError(f"{what} has dtype {array.dtype}; wanted numbers or booleans{advice}")
-    if array.ndim == 0:
-        raise ValueError(f"{what} is a single number; wanted one row per draw")
-    return array[:, None] if array.ndim == 1 else array
-
-
-def _plain_array(value: Any) -> np.ndarray:
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            "a masked array would lose its mask; give a dict of the values and of the mask as a boolean array"
-        )
-    return np.asarray(value)
-
-
 def _stack(rows: list[Any]) -> Any:
     """Single draws as one batch; dicts and tuples are stacked entry by entry."""
     first = rows[0]
@@ -287,7 +185,7 @@ def _stack(rows: list[Any]) -> Any:
             raise ValueError(f"the first was a tuple of {len(first)}, another was not")
         entries = [_stack([row[i] for row in rows]) for i in range(len(first))]
         return type(first)(*entries) if hasattr(first, "_fields") else tuple(entries)
-    arrays = [_plain_array(row) for row in rows]
+    arrays = [plain_array(row) for row in rows]
     for array in arrays:
         if array.shape != arrays[0].shape:
             raise ValueError(f"the first had shape {arrays[0].shape}, another has {array.shape}")
@@ -318,10 +216,6 @@ def _checked_request(rng: np.random.Generator, n: int) -> int:
     if operator.index(n) < 1:
         raise ValueError(f"n must be at least 1, got {n}")
     return operator.index(n)
-
-
-def _kind_of(value: Any) -> str:
-    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _name(function: Any) -> str:

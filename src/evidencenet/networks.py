@@ -6,6 +6,7 @@ called as ``module(x)`` and returns shape (outputs,). If it holds Equinox state 
 called as ``module(x, state)``, inside a ``vmap`` over the axis ``"batch"``, and returns the new state too.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 Architecture = Callable[..., eqx.Module]
 
@@ -33,18 +35,19 @@ class Dense:
     hidden
         Units of the four layers that follow.
     norm
-        Batch normalisation after the first four layers, as in the paper.
+        Batch normalisation after the first four layers, as in the paper. Off by default: training is half
+        as fast again without it.
 
     Examples
     --------
-    >>> network = Dense(norm=False)(jnp.zeros(20), 1, key=jax.random.key(0))
+    >>> network = Dense()(jnp.zeros(20), 1, key=jax.random.key(0))
     >>> network(jnp.ones(20)).shape
     (1,)
     """
 
     width: int | None = None
     hidden: int = 16
-    norm: bool = True
+    norm: bool = False
 
     def __post_init__(self) -> None:
         for name in ("width", "hidden"):
@@ -96,14 +99,14 @@ def apply(network: Any, state: eqx.nn.State, x: Any) -> tuple[jax.Array, eqx.nn.
 
 
 class _Linear(eqx.Module):
-    weight: jax.Array
-    bias: jax.Array
+    weight: Any
+    bias: Any
 
-    def __init__(self, inputs: int, outputs: int, *, key: jax.Array) -> None:
-        # Glorot's uniform law, as in the paper's code.
+    def __init__(self, inputs: int, outputs: int, rng: np.random.Generator) -> None:
+        # Glorot's uniform law, as in the paper's code; drawn by NumPy, since JAX would compile for seconds.
         limit = (6 / (inputs + outputs)) ** 0.5
-        self.weight = jax.random.uniform(key, (inputs, outputs), minval=-limit, maxval=limit)
-        self.bias = jnp.zeros(outputs)
+        self.weight = rng.uniform(-limit, limit, (inputs, outputs)).astype(np.float32)
+        self.bias = np.zeros(outputs, np.float32)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         # In this order a batch multiplies from the left, without a transpose.
@@ -118,8 +121,8 @@ class _DenseNetwork(eqx.Module):
         self, inputs: int, width: int, hidden: int, outputs: int, *, norm: bool, key: jax.Array
     ) -> None:
         sizes = (inputs, width, hidden, hidden, hidden, hidden, outputs)
-        keys = jax.random.split(key, 6)
-        self.layers = [_Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)]
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+        self.layers = [_Linear(a, b, rng) for a, b in itertools.pairwise(sizes)]
         self.norms = (
             [eqx.nn.BatchNorm(n, AXIS, eps=1e-3, momentum=0.99, mode="batch") for n in sizes[1:5]]
             if norm

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evidencenet.models import Data, map_arrays
+from evidencenet.data import Data
 
 _BLOCK_ROWS = 50_000
 
@@ -48,7 +48,7 @@ class Standardise:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Name the arrays, for a file."""
-        found = {}
+        found: dict[str, np.ndarray] = {}
         for part, tree in (("shift", self.shift), ("factor", self.factor)):
             leaves = tree if isinstance(tree, dict) else {"": tree}
             found |= {f"{part}/{key}": leaf for key, leaf in leaves.items() if leaf is not None}
@@ -84,8 +84,3 @@ def _apply(x: np.ndarray, shift: np.ndarray | None, factor: np.ndarray | None) -
     scaled = np.subtract(x, shift.astype(x.dtype))
     scaled *= factor.astype(x.dtype)
     return scaled.astype(np.float32, copy=False)
-
-
-def rows(x: Data, index: Any) -> Data:
-    """Take some draws of a batch, by a slice or an array of positions."""
-    return map_arrays(lambda array: array[index], x)

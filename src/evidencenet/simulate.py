@@ -11,17 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from evidencenet.models import (
-    Data,
-    DrawError,
-    Model,
-    Parameters,
-    finite_rows,
-    join,
-    layout,
-    layout_text,
-    map_arrays,
-)
+from evidencenet.data import Data, Parameters, finite_rows, join, layout, layout_text, map_arrays
+from evidencenet.models import DrawError, Model
 from evidencenet.progress import Progress
 from evidencenet.simulations import Simulations
 

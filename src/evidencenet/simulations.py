@@ -8,12 +8,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evidencenet.models import Data as Data
-from evidencenet.models import (
+from evidencenet.data import (
+    Data,
     Parameters,
     arrays_of,
     as_data,
     finite_rows,
+    index_of,
     join,
     layout,
     layout_text,
@@ -162,13 +163,7 @@ class Simulations:
 
     def of(self, model: int | str) -> Data:
         """Return the data of one model, given by its name or its number."""
-        if isinstance(model, str):
-            if model not in self.names:
-                raise ValueError(f"there is no model {model!r}; the models are {', '.join(self.names)}")
-            model = self.names.index(model)
-        if not 0 <= operator.index(model) < len(self.names):
-            raise ValueError(f"there is no model {model}; the models are 0 to {len(self.names) - 1}")
-        mine = self.model == model
+        mine = self.model == index_of(model, self.names)
         return map_arrays(lambda array: array[mine], self.x)
 
     def take(self, index: ArrayLike | slice) -> "Simulations":

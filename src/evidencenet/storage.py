@@ -19,7 +19,9 @@ class FileError(ValueError):
     """A file that is not ours, is damaged, or was written by a newer version."""
 
 
-def write(path: str | os.PathLike[str], kind: str, about: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+def write(
+    path: str | os.PathLike[str], kind: str, about: Mapping[str, Any], arrays: Mapping[str, Any]
+) -> None:
     """Write arrays and a JSON description; an existing file is replaced only when all is written.
 
     Parameters

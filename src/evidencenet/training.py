@@ -2,9 +2,9 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -43,6 +43,8 @@ class Recipe:
         A member stops after so many epochs without a better held-out score.
     held_out
         Fraction of the draws kept for early stopping, at most 50,000 of them.
+    network
+        The architecture that goes with the recipe, if it has one of its own.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Recipe:
     clip: float | None = 1.0
     patience: int = 10
     held_out: float = 0.1
+    network: networks.Architecture | None = None
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "patience"):
@@ -77,7 +80,7 @@ class Recipe:
 
     @staticmethod
     def paper() -> "Recipe":
-        """Return the recipe of Jeffrey & Wandelt (2023): Adam, batches of 100, 20 epochs."""
+        """Return the recipe of Jeffrey & Wandelt (2023): Adam, batches of 100, batch normalisation."""
         return Recipe(
             epochs=20,
             batch=100,
@@ -86,6 +89,7 @@ class Recipe:
             weight_decay=0.0,
             clip=None,
             patience=20,
+            network=networks.Dense(norm=True),
         )
 
     def for_draws(self, n: int) -> "Recipe":
@@ -104,7 +108,9 @@ class Recipe:
         rate: Any
         if self.schedule == "cosine":
             warm_up = max(1, steps // 20)
-            rate = optax.warmup_cosine_decay_schedule(0.0, self.learning_rate, warm_up, max(steps, warm_up + 1))
+            rate = optax.warmup_cosine_decay_schedule(
+                0.0, self.learning_rate, warm_up, max(steps, warm_up + 1)
+            )
         else:
             rate = optax.exponential_decay(self.learning_rate, 5000, 0.95)
         clip = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
@@ -120,10 +126,10 @@ class History:
     Parameters
     ----------
     train_loss, score
-        Mean training loss, and held-out log score in nats, of each epoch, (members, epochs); NaN after a
-        member has stopped.
+        Mean training loss, and held-out log score in nats, after each epoch, (members, 1 + epochs). Entry 0
+        is before training; NaN after a member has stopped.
     best_epoch
-        The epoch (from 0) whose weights each member keeps, (members,).
+        After how many epochs each member was at its best, and whose weights it keeps, (members,).
     batch
         Draws in a minibatch.
     draws
@@ -158,18 +164,23 @@ class History:
 class Loss(Protocol):
     """What training needs of a loss."""
 
-    def value(self, raw: Any, label: Any) -> jax.Array:
+    def value(self, raw: Any, label: Any, offset: Any = None) -> jax.Array:
         """Loss per draw."""
 
-    def log_odds(self, raw: Any) -> jax.Array:
+    def log_odds(self, raw: Any, offset: Any = None) -> jax.Array:
         """Log posterior odds, of which the held-out score is made."""
 
 
 class Trained(NamedTuple):
-    """An ensemble: networks and states with a leading axis of members, and how they came about."""
+    """An ensemble: networks and states with a leading axis of members, and how they came about.
+
+    Raw outputs are to be multiplied by each member's `gain`: 1, or 0 for a member whose training never
+    improved on the offset alone.
+    """
 
     networks: Any
     states: Any
+    gain: np.ndarray
     history: History
 
 
@@ -183,16 +194,25 @@ class _Member(NamedTuple):
 
 @dataclass
 class _Record:
-    """One member's course: now, at its best, and the figures of each epoch."""
+    """One member's course: now, at its best, and the figures of each epoch (0 is before training)."""
 
     member: _Member
-    best: tuple[Any, Any] | None = None
-    best_epoch: int = -1
-    losses: list[float] = field(default_factory=list)
-    scores: list[float] = field(default_factory=list)
+    best: Any
+    best_epoch: int
+    losses: list[float]
+    scores: list[float]
 
     def finished(self, patience: int) -> bool:
-        return len(self.scores) - 1 - self.best_epoch >= patience if self.scores else False
+        return len(self.scores) - 1 - self.best_epoch >= patience
+
+    def note(self, loss: float, score: float) -> None:
+        # Weights that overflowed never come back; the best ones so far are kept.
+        self.scores.append(score if np.isfinite(loss + score) else np.inf)
+        self.losses.append(loss)
+        if self.scores[-1] < self.scores[self.best_epoch]:
+            self.best_epoch = len(self.scores) - 1
+            # Copied: the arrays of a running member are given back to the compiled function.
+            self.best = jax.tree.map(np.array, (self.member.weights, self.member.state))
 
 
 def train_ensemble(
@@ -211,7 +231,7 @@ def train_ensemble(
 
     Each member runs the same compiled function in a thread of its own. Members share nothing, so this keeps
     every core busy where one large program over all members does not: measured on two cores, 1.7 times the
-    rate of a `vmap` over members, at half the compilation.
+    rate of a `vmap` over members, with half the compilation.
 
     Parameters
     ----------
@@ -228,83 +248,105 @@ def train_ensemble(
     members, seed, progress
         As in `evidencenet.train`.
     """
-    epochs = recipe.epochs
-    assert epochs is not None
-    first = next(iter(source.epoch(0)))
-    example = jax.tree.map(lambda a: jnp.zeros(a.shape[2:], a.dtype), first.x)
-    keys = jax.random.split(jax.random.key(seed), members)
-    build = partial(networks.initialise, architecture, example, outputs)
-    network, state = eqx.filter_vmap(lambda key: build(key=key))(keys)
-    weights, fixed = eqx.partition(network, eqx.is_inexact_array)
-    check_outputs(fixed, weights, state, example, outputs)
-    optimiser = recipe.optimiser(source.steps * epochs)
-
-    def member(i: int) -> _Member:
-        mine, own_state = jax.tree.map(lambda leaf: leaf[i], (weights, state))
-        return _Member(mine, own_state, optimiser.init(mine))
-
-    records = [_Record(member(i)) for i in range(members)]
-    start = time.perf_counter()
-    train = jax.jit(partial(_train_chunk, fixed, loss, optimiser), donate_argnums=0)
-    judge = jax.jit(partial(_score, fixed, loss))
+    if recipe.epochs is None:
+        raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
+    chunk = next(iter(source.epoch(0)))
     held_out = jax.device_put(held_out)
-    train = train.lower(records[0].member, first).compile()
-    judge = judge.lower(records[0].member.weights, records[0].member.state, held_out).compile()
-    compile_seconds = time.perf_counter() - start
+    fixed, starts = _initialise(architecture, chunk.x, outputs, members, seed)
+    optimiser = recipe.optimiser(source.steps * recipe.epochs)
+    clock = time.perf_counter()
+    one = _Member(*starts[0], optimiser.init(starts[0][0]))
+    train = (
+        jax.jit(partial(_train_chunk, fixed, loss, optimiser), donate_argnums=0).lower(one, chunk).compile()
+    )
+    judge = jax.jit(partial(_score, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
+    compile_seconds = time.perf_counter() - clock
+
+    def evaluate(record: _Record) -> float:
+        return float(judge(1.0, record.member.weights, record.member.state, held_out))
 
     def run(record: _Record, chunk: Chunk) -> float:
         record.member, value = train(record.member, chunk)
         return float(value)
 
-    def evaluate(record: _Record) -> float:
-        return float(judge(record.member.weights, record.member.state, held_out))
-
-    draws = source.steps * source.batch
+    # Without an offset there is no better start than the initial weights, whose score says little.
+    before = np.inf if held_out.offset is None else float(judge(0.0, one.weights, one.state, held_out))
+    records = [
+        _Record(_Member(*start, optimiser.init(start[0])), start, 0, [np.nan], [before]) for start in starts
+    ]
     seconds = []
+    draws = source.steps * source.batch
     with (
         ThreadPoolExecutor(min(members, os.cpu_count() or 1)) as pool,
         ThreadPoolExecutor(1) as reader,
-        Progress("training", epochs * draws * members, enabled=progress) as bar,
+        Progress("training", recipe.epochs * draws * members, enabled=progress) as bar,
     ):
         done = 0
-        for epoch in range(epochs):
-            start = time.perf_counter()
+        for epoch in range(recipe.epochs):
             active = [record for record in records if not record.finished(recipe.patience)]
             if not active:
                 break
+            clock = time.perf_counter()
             losses = []
             for chunk in _ahead(reader, source.epoch(epoch)):
-                losses.append(list(pool.map(lambda record, chunk=chunk: run(record, chunk), active)))
+                losses.append(list(pool.map(partial(run, chunk=chunk), active)))
                 done += chunk.label.size * len(active)
-                bar.update(done, **_fields(epoch, float(np.mean(losses[-1])), records))
-            scores = list(pool.map(evaluate, active))
-            for record, value, score in zip(active, np.mean(losses, axis=0), scores, strict=True):
-                _note(record, float(value), score, epoch)
-            bar.update(done, **_fields(epoch, float(np.mean(losses)), records))
-            seconds.append(time.perf_counter() - start)
-        bar.update(epochs * draws * members, **_fields(epoch, float(np.mean(losses)), records))
-    best = [record.best for record in records]
-    best_weights, best_states = jax.tree.map(lambda *leaves: np.stack(leaves), *best)
+                bar.update(done, **_fields(epoch, losses, records))
+            for record, value, score in zip(
+                active, np.mean(losses, axis=0), pool.map(evaluate, active), strict=True
+            ):
+                record.note(float(value), score)
+            seconds.append(time.perf_counter() - clock)
+        bar.update(recipe.epochs * draws * members, **_fields(epoch, losses, records))
+    weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(record.best for record in records))
+    best_epoch = np.array([record.best_epoch for record in records])
     history = History(
         _padded([record.losses for record in records]),
         _padded([record.scores for record in records]),
-        np.array([record.best_epoch for record in records]),
+        best_epoch,
         source.batch,
         draws,
         np.array(seconds),
         compile_seconds,
     )
-    return Trained(eqx.combine(best_weights, fixed), best_states, history)
+    gain = np.where((best_epoch == 0) & np.isfinite(before), 0.0, 1.0)
+    return Trained(eqx.combine(weights, fixed), states, gain, history)
 
 
-def check_outputs(fixed: Any, weights: Any, state: Any, x: Any, outputs: int) -> None:
+def _compiler_options(members: int) -> dict[str, Any]:
+    # Where each core has a member of its own, to split one member's operations among cores only makes them
+    # wait for each other.
+    busy = jax.default_backend() == "cpu" and members >= (os.cpu_count() or 1)
+    return {"xla_cpu_multi_thread_eigen": False} if busy else {}
+
+
+def _initialise(
+    architecture: networks.Architecture, x: Any, outputs: int, members: int, seed: int
+) -> tuple[Any, list[tuple[Any, Any]]]:
+    """Build what all members share, and each one's initial weights and state."""
+    example = jax.tree.map(lambda a: np.zeros(a.shape[2:], a.dtype), x)
+    seeds = np.random.SeedSequence(seed).generate_state(members)
+    built = [networks.initialise(architecture, example, outputs, key=jax.random.key(s)) for s in seeds]
+    fixed = eqx.partition(built[0][0], eqx.is_inexact_array)[1]
+    # Equinox tells states apart by identity: all members take on the structure of the first.
+    structure = jax.tree.structure((eqx.filter(built[0][0], eqx.is_inexact_array), built[0][1]))
+    starts = []
+    for network, state in built:
+        leaves = jax.tree.leaves((eqx.filter(network, eqx.is_inexact_array), state))
+        starts.append(jax.tree.unflatten(structure, leaves))
+    weights, state = starts[0]
+    _check_outputs(fixed, weights, state, example, outputs)
+    return fixed, starts
+
+
+def _check_outputs(fixed: Any, weights: Any, state: Any, x: Any, outputs: int) -> None:
     """Refuse a user's network that gives something else than `outputs` numbers."""
 
     def one(mine: Any, own_state: Any) -> jax.Array:
         batch = jax.tree.map(lambda leaf: leaf[None], x)
         return networks.apply(eqx.combine(mine, fixed), own_state, batch)[0]
 
-    shape = eqx.filter_eval_shape(one, *jax.tree.map(lambda leaf: leaf[0], (weights, state))).shape
+    shape = eqx.filter_eval_shape(one, weights, state).shape
     if shape != (1, outputs):
         raise ValueError(
             f"the network gives outputs of shape {shape[1:]} for one draw; wanted ({outputs},). "
@@ -317,7 +359,7 @@ def _train_chunk(
 ) -> tuple[_Member, jax.Array]:
     def objective(weights: Any, state: Any, batch: Chunk) -> tuple[jax.Array, Any]:
         raw, state = networks.apply(eqx.combine(weights, fixed), state, batch.x)
-        return jnp.mean(batch.weight * loss.value(raw, batch.label)), state
+        return jnp.mean(batch.weight * loss.value(raw, batch.label, batch.offset)), state
 
     def step(member: _Member, batch: Chunk) -> tuple[_Member, jax.Array]:
         (value, state), gradient = jax.value_and_grad(objective, has_aux=True)(
@@ -330,28 +372,16 @@ def _train_chunk(
     return member, jnp.mean(values)
 
 
-def _score(fixed: Any, loss: Loss, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
+def _score(fixed: Any, loss: Loss, gain: Any, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
     """Mean of −log p(true model) over the held-out draws."""
     network = eqx.nn.inference_mode(eqx.combine(weights, fixed))
 
     def block(part: Chunk) -> jax.Array:
-        log_odds = loss.log_odds(networks.apply(network, state, part.x)[0])
+        log_odds = loss.log_odds(gain * networks.apply(network, state, part.x)[0], part.offset)
         log_p = jax.nn.log_softmax(log_odds)
         return -jnp.sum(part.weight * jnp.take_along_axis(log_p, part.label[:, None], axis=1)[:, 0])
 
     return jnp.sum(jax.lax.map(block, held_out)) / jnp.sum(held_out.weight)
-
-
-def _note(record: _Record, loss: float, score: float, epoch: int) -> None:
-    if not np.isfinite(loss + score):
-        # Weights that overflowed never come back; the best ones so far are kept.
-        score = np.inf
-    record.losses.append(loss)
-    record.scores.append(score)
-    if record.best is None or score < record.scores[record.best_epoch]:
-        # Copied: the arrays of a running member are given back to the compiled function.
-        record.best = jax.tree.map(np.array, (record.member.weights, record.member.state))
-        record.best_epoch = epoch
 
 
 def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
@@ -367,10 +397,10 @@ def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chun
         yield chunk
 
 
-def _fields(epoch: int, loss: float, records: list[_Record]) -> dict[str, str]:
-    scores = [record.scores[-1] for record in records if record.scores]
-    score = f"{np.mean(scores):.5f}" if scores else "-"
-    return {"epoch": str(epoch + 1), "loss": f"{loss:.5f}", "held-out": score}
+def _fields(epoch: int, losses: list[list[float]], records: list[_Record]) -> dict[str, str]:
+    score = np.mean([record.scores[-1] for record in records])
+    held_out = f"{score:.5f}" if np.isfinite(score) else "-"
+    return {"epoch": str(epoch + 1), "loss": f"{np.mean(losses[-1]):.5f}", "held-out": held_out}
 
 
 def _padded(rows: list[list[float]]) -> np.ndarray:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evidencenet.models import Data
+from evidencenet.data import Data
 
 
 def positive(name: str, value: float) -> float:

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import gammaln
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import count, flip_signs, positive, rows, signs
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems.problem import Problem

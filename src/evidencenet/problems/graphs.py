@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import betaln
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import array, count, rows
 from evidencenet.problems.problem import Problem
 

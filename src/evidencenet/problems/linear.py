@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows, signs
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems._quadrature import legendre, log_integral

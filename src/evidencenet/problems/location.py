@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammaln
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import count, flip_signs, in_chunks, positive, rows, shuffle, signs
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems._quadrature import log_integral, trapezoid

@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import gammaln
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import count, positive, rows, shuffle
 from evidencenet.problems.problem import Problem
 

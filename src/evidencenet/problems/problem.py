@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data, index_of
+from evidencenet.models import Model
 
 
 @dataclass(frozen=True, repr=False)
@@ -59,26 +60,10 @@ class Problem:
         log_k
             Shape (n,), float64.
         """
-        above, below = self._index(model), self._index(against)
+        names = [m.name for m in self.models]
+        above, below = index_of(model, names), index_of(against, names)
         log_evidence = self.log_evidence(x)
         return log_evidence[:, above] - log_evidence[:, below]
-
-    def _index(self, model: int | str) -> int:
-        """Return the label of a model given by index or name."""
-        names = [m.name for m in self.models]
-        if isinstance(model, str):
-            if model not in names:
-                raise ValueError(
-                    f"no model is called {model!r}; the models are {', '.join(map(repr, names))}"
-                )
-            return names.index(model)
-        if isinstance(model, bool) or not isinstance(model, int | np.integer):
-            raise TypeError(f"a model is given by its index or name, not by {model!r}")
-        if not 0 <= model < len(names):
-            raise ValueError(
-                f"model {model} does not exist; give an index from 0 to {len(names) - 1} or a name"
-            )
-        return int(model)
 
     def __repr__(self) -> str:
         names = ", ".join(repr(m.name) for m in self.models)

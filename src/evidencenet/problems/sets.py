@@ -3,7 +3,8 @@
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import count, flip_signs, in_chunks, masked_rows, named_arrays
 from evidencenet.problems._quadrature import legendre, log_integral
 from evidencenet.problems.problem import Problem

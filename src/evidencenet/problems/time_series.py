@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from evidencenet.models import Data, Model
+from evidencenet.data import Data
+from evidencenet.models import Model
 from evidencenet.problems._data import count, flip_signs, in_chunks, positive, rows
 from evidencenet.problems._normal import normal_log_density
 from evidencenet.problems.problem import Problem

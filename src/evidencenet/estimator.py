@@ -1,0 +1,270 @@
+"""`EvidenceNetwork`: a trained ensemble, from data to log Bayes factors."""
+
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import softmax
+
+from evidencenet import losses, networks
+from evidencenet.baseline import Baseline
+from evidencenet.choice import Choice
+from evidencenet.comparison import Comparison, compare
+from evidencenet.data import Data, as_data, finite_rows, index_of, layout, layout_text, map_arrays
+from evidencenet.novelty import Novelty
+from evidencenet.scaling import Standardise
+from evidencenet.training import History
+from evidencenet.trust import Range, validated_range
+
+# Few observations are padded to the small block, many are cut into large ones: two compiled sizes, and memory
+# that does not grow with the number of observations.
+_BLOCKS = (64, 8192)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Log K of held-out draws against model 0, (n, K), as the network sees them, and their models (n,)."""
+
+    log_k: np.ndarray
+    label: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvidenceNetwork:
+    """A trained ensemble of networks that gives log Bayes factors; made by `train` or `load`.
+
+    Attributes
+    ----------
+    names
+        The K models, in the order of their labels.
+    example
+        Zeros in the form of one observation: an array, or a dict of arrays.
+    history
+        How training went.
+    choice
+        What was tried before training, or None.
+    held_out
+        Log K of the draws kept for early stopping, which state the range that can be trusted.
+    log_prior, log_valid
+        Log of each model's share of the training draws, and of the fraction of its draws that did not fail,
+        shape (K,). Both are accounted for in every log K.
+    """
+
+    names: tuple[str, ...]
+    example: Data
+    scaling: Standardise
+    baseline: Baseline | None
+    novelty: Novelty | None
+    loss: losses.Loss
+    architecture: networks.Architecture
+    networks: Any
+    states: Any
+    gain: np.ndarray
+    log_prior: np.ndarray
+    log_valid: np.ndarray
+    held_out: HeldOut
+    history: History
+    choice: Choice | None = None
+
+    def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
+        """Natural log of p(x|model)/p(x|against), the mean over members.
+
+        Parameters
+        ----------
+        x
+            n observations, (n, ...) or a dict of such arrays; or a single one, without the first axis.
+        model, against
+            The two models, each by label or by name.
+
+        Returns
+        -------
+        log_k
+            Shape (n,).
+        """
+        return self.members(x, model=model, against=against).mean(axis=0)
+
+    def members(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
+        """Log Bayes factor by each member of the ensemble, shape (members, n)."""
+        above, below = index_of(model, self.names), index_of(against, self.names)
+        log_k = self._log_k(self._checked(x))
+        return log_k[:, :, above] - log_k[:, :, below]
+
+    def error(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
+        """Return the standard error of `log_bayes_factor`, shape (n,); NaN for a single member.
+
+        The jackknife over the members, and over parts of the training draws for the Gaussian baseline, if
+        there is one. It does not hold what all networks share, such as too few draws to train on.
+        """
+        above, below = index_of(model, self.names), index_of(against, self.names)
+        data = self._checked(x)
+        log_k = self._log_k(data)
+        return self._error(data, log_k, above, below)
+
+    def probabilities(self, x: Any, prior: ArrayLike | None = None) -> np.ndarray:
+        """Posterior probability of each model, shape (n, K).
+
+        Parameters
+        ----------
+        x
+            Observations, as for `log_bayes_factor`.
+        prior
+            Prior probability of each model, shape (K,); normalised. Equal by default, whatever the shares of
+            the models in training.
+        """
+        log_prior = self._log_prior(prior)
+        return softmax(self._log_k(self._checked(x)).mean(axis=0) + log_prior, axis=1)
+
+    def compare(self, x: Any, prior: ArrayLike | None = None) -> Comparison:
+        """Answer for one observation: log K with its error, probabilities, and warnings.
+
+        Parameters
+        ----------
+        x
+            One observation, with or without a first axis of length 1.
+        prior
+            Prior probability of each model, shape (K,); equal by default.
+
+        Examples
+        --------
+        >>> answer = net.compare(x_observed)  # doctest: +SKIP
+        >>> print(answer)                     # doctest: +SKIP
+        """
+        log_prior = self._log_prior(prior)
+        data = self._checked(x)
+        n = len(next(iter(data.values())) if isinstance(data, dict) else data)
+        if n != 1:
+            raise ValueError(
+                f"compare answers for one observation, got {n}. Independent observations share parameters: "
+                "simulate them together as one x. For many separate answers use log_bayes_factor."
+            )
+        log_k = self._log_k(data)
+        error = [float(self._error(data, log_k, k, 0)[0]) for k in range(len(self.names))]
+        if self.novelty is None:
+            strange = np.full(len(self.names), np.nan)
+        else:
+            strange = self.novelty.p_value(self.scaling(data))[0]
+        log_k = log_k[:, 0].mean(axis=0)
+        return compare(self.names, log_k, np.array(error), log_prior, self.ranges, strange)
+
+    @cached_property
+    def ranges(self) -> tuple[Range, ...]:
+        """The log K of each further model against model 0 that the held-out draws can vouch for."""
+        found = []
+        for k in range(1, len(self.names)):
+            pair = (self.held_out.label == 0) | (self.held_out.label == k)
+            found.append(validated_range(self.held_out.log_k[pair, k], self.held_out.label[pair] == k))
+        return tuple(found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the network to one file (safetensors with a JSON header); read it with `load`."""
+        from evidencenet.saving import save
+
+        save(self, path)
+
+    def __repr__(self) -> str:
+        score = np.nanmin(self.history.score, axis=1).mean()
+        return (
+            f"EvidenceNetwork: {' against '.join(self.names)}, {len(self.gain)} members, "
+            f"for {layout_text(self._layout)}; held-out score {score:.4f} nats"
+        )
+
+    @property
+    def _layout(self) -> dict[str, str]:
+        return layout(map_arrays(lambda array: array[None], self.example))
+
+    def _checked(self, x: Any) -> Data:
+        """Observations as a batch, or an error that says what is wrong with them."""
+        data = as_data(_with_draws(x, self.example))
+        if layout(data) != self._layout:
+            raise ValueError(
+                f"x is {layout_text(layout(data))}; this network was trained on {layout_text(self._layout)}. "
+                "Give observations in the form of the simulated data."
+            )
+        for key, array in data.items() if isinstance(data, dict) else [("", data)]:
+            finite = finite_rows(array)
+            if not finite.all():
+                raise ValueError(
+                    f"x{f'[{key!r}]' if key else ''} holds NaN or infinity in {(~finite).sum()} of "
+                    f"{len(array)} observations, first in number {int(np.argmin(finite))}: its Bayes factor "
+                    "is not defined. If data can be missing, simulate that too and pass a mask."
+                )
+        return data
+
+    def _log_k(self, data: Data) -> np.ndarray:
+        """Log p(x|M_k)/p(x|M_0) by each member, (members, n, K)."""
+        scaled = self.scaling(data)
+        log_odds = _in_blocks(self, scaled).astype(np.float64)
+        if self.baseline is not None:
+            log_odds += self.baseline(scaled)
+        elif not self._knows_prior:
+            log_odds -= self.log_prior - self.log_prior[0]
+        return log_odds + (self.log_valid - self.log_valid[0])
+
+    def _error(self, data: Data, log_k: np.ndarray, above: int, below: int) -> np.ndarray:
+        """Error (n,) of one pair's mean over members, of log K (members, n, K)."""
+        if len(log_k) < 2:
+            return np.full(log_k.shape[1], np.nan)
+        # Leaving out one member at a time gives just the error of a mean.
+        variance = (log_k[:, :, above] - log_k[:, :, below]).var(axis=0, ddof=1) / len(log_k)
+        if self.baseline is not None:
+            variance += self.baseline.variance(self.scaling(data), above, below)
+        return np.sqrt(variance)
+
+    @property
+    def _knows_prior(self) -> bool:
+        """Whether the networks learned log K itself, with the training fractions given beforehand."""
+        return not isinstance(self.loss, losses.Asymmetric)
+
+    def _log_prior(self, prior: ArrayLike | None) -> np.ndarray:
+        if prior is None:
+            return np.zeros(len(self.names))
+        given = np.asarray(prior, dtype=np.float64)
+        if given.shape != (len(self.names),) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
+            raise ValueError(
+                f"prior = {prior}; wanted one probability for each of {', '.join(self.names)}, 0 or more."
+            )
+        with np.errstate(divide="ignore"):
+            return np.log(given / given.sum())
+
+
+def _with_draws(x: Any, example: Data) -> Any:
+    """Give a single observation its first axis."""
+    if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
+        return x
+    same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
+    if not all(same.values() if isinstance(same, dict) else [same]):
+        return x
+    return map_arrays(lambda value: np.asarray(value)[None], x)
+
+
+def _in_blocks(net: EvidenceNetwork, x: Data) -> np.ndarray:
+    """Run the networks block by block: what each member adds to the log-odds, (members, n, K)."""
+    n = len(next(iter(x.values())) if isinstance(x, dict) else x)
+    size = _BLOCKS[0] if n <= _BLOCKS[0] else _BLOCKS[1]
+    parts = []
+    for start in range(0, n, size):
+        block = map_arrays(lambda array, start=start: _padded(array[start : start + size], size), x)
+        odds = _log_odds(net.networks, net.states, net.gain.astype(np.float32), net.loss, block)
+        parts.append(np.asarray(odds)[:, : n - start])
+    return np.concatenate(parts, axis=1)
+
+
+def _padded(array: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
+
+
+@eqx.filter_jit
+def _log_odds(network: Any, states: Any, gain: Any, loss: losses.Loss, x: Any) -> jax.Array:
+    weights, fixed = eqx.partition(network, eqx.is_inexact_array)
+
+    def member(parts: Any) -> jax.Array:
+        mine, state, factor = parts
+        one = eqx.nn.inference_mode(eqx.combine(mine, fixed))
+        return loss.log_odds(factor * networks.apply(one, state, x)[0])
+
+    return jax.lax.map(member, (weights, states, gain))

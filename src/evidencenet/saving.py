@@ -1,0 +1,170 @@
+"""Save an `EvidenceNetwork` to one file, and load it again."""
+
+import os
+from dataclasses import asdict, fields
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from evidencenet import losses, networks, storage
+from evidencenet.baseline import Baseline, Gaussians
+from evidencenet.choice import Choice, Trial
+from evidencenet.estimator import EvidenceNetwork, HeldOut
+from evidencenet.novelty import Novelty
+from evidencenet.scaling import Standardise
+from evidencenet.training import History
+
+# Records that consist of arrays and numbers alone, by the name of their field in the network.
+_RECORDS: dict[str, Any] = {"history": History, "held_out": HeldOut, "novelty": Novelty}
+
+
+def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
+    """Write a network to one file."""
+    arrays = {f"scaling/{name}": array for name, array in net.scaling.arrays().items()}
+    for i, leaf in enumerate(_leaves(net.networks, net.states)):
+        arrays[f"members/{i:04d}"] = np.asarray(leaf)
+    for name in ("gain", "log_prior", "log_valid"):
+        arrays[name] = getattr(net, name)
+    for name in _RECORDS:
+        record = getattr(net, name)
+        if record is not None:
+            arrays |= {f"{name}/{key}": np.asarray(value) for key, value in _fields(record).items()}
+    if net.baseline is not None:
+        for i, part in enumerate((net.baseline.full, *net.baseline.folds)):
+            arrays |= {f"baseline/{i}/{key}": value for key, value in _fields(part).items()}
+    about = {
+        "names": net.names,
+        "example": _described(net.example),
+        "loss": losses.to_dict(net.loss),
+        "architecture": networks.to_dict(net.architecture),
+        "choice": None if net.choice is None else asdict(net.choice),
+    }
+    storage.write(path, "network", about, arrays)
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    network: networks.Architecture | None = None,
+    loss: losses.Loss | None = None,
+) -> EvidenceNetwork:
+    """Read a network that `EvidenceNetwork.save` wrote; its predictions are the same to the bit.
+
+    Parameters
+    ----------
+    path
+        The file.
+    network, loss
+        Only for a network trained with your own architecture or loss, which the file cannot hold: the same
+        that was given to `train`.
+
+    Returns
+    -------
+    EvidenceNetwork
+
+    Raises
+    ------
+    FileNotFoundError
+        There is no such file.
+    evidencenet.storage.FileError
+        The file is damaged, is not a network, or was written by a newer version.
+
+    Examples
+    --------
+    >>> net = load("trend.evnet")  # doctest: +SKIP
+    """
+    about, arrays = storage.read(path, "network")
+    try:
+        return _rebuilt(about, arrays, network, loss)
+    except (KeyError, IndexError) as error:
+        raise storage.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
+
+
+def _rebuilt(
+    about: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    network: networks.Architecture | None,
+    loss: losses.Loss | None,
+) -> EvidenceNetwork:
+    example = _example(about["example"])
+    names = tuple(about["names"])
+    architecture = network or networks.from_dict(about["architecture"])
+    keys = tuple(example) if isinstance(example, dict) else None
+    members, states = _members(architecture, example, losses.outputs(len(names)), arrays)
+    records = {name: _record(kind, _under(arrays, name)) for name, kind in _RECORDS.items()}
+    choice = about["choice"]
+    return EvidenceNetwork(
+        names=names,
+        example=example,
+        scaling=Standardise.from_arrays(_under(arrays, "scaling"), keys),
+        baseline=_baseline(_under(arrays, "baseline")),
+        loss=loss or losses.from_dict(about["loss"]),
+        architecture=architecture,
+        networks=members,
+        states=states,
+        gain=arrays["gain"],
+        log_prior=arrays["log_prior"],
+        log_valid=arrays["log_valid"],
+        choice=choice and Choice(tuple(Trial(**trial) for trial in choice["trials"]), choice["draws"]),
+        **records,
+    )
+
+
+def _members(
+    architecture: networks.Architecture, example: Any, outputs: int, arrays: dict[str, np.ndarray]
+) -> tuple[Any, Any]:
+    """Build a network of the architecture, and put the saved weights of all members in its place."""
+    scaled = jax.tree.map(lambda a: a if a.dtype == bool else a.astype(np.float32), example)
+    network, state = networks.initialise(architecture, scaled, outputs, key=jax.random.key(0))
+    weights, fixed = eqx.partition(network, eqx.is_inexact_array)
+    wanted, structure = jax.tree.flatten((weights, state))
+    saved = [array for _, array in sorted(_under(arrays, "members").items())]
+    if [array.shape[1:] for array in saved] != [np.shape(leaf) for leaf in wanted]:
+        raise storage.FileError(
+            "the network in the file has other layers than the architecture it is to be loaded into. "
+            "Pass the same network= that was given to train."
+        )
+    weights, states = jax.tree.unflatten(structure, saved)
+    return eqx.combine(weights, fixed), states
+
+
+def _leaves(members: Any, states: Any) -> list[Any]:
+    return jax.tree.leaves((eqx.filter(members, eqx.is_inexact_array), states))
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {item.name: getattr(record, item.name) for item in fields(record)}
+
+
+def _under(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+    """Return the arrays of one part of the file, by the rest of their names."""
+    return {key[len(name) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{name}/")}
+
+
+def _record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
+    if not arrays:
+        return None
+    return kind(**{name: array.item() if array.ndim == 0 else array for name, array in arrays.items()})
+
+
+def _baseline(arrays: dict[str, np.ndarray]) -> Baseline | None:
+    if not arrays:
+        return None
+    number = 1 + max(int(key.split("/")[0]) for key in arrays)
+    full, *folds = (Gaussians(**_under(arrays, str(i))) for i in range(number))
+    return Baseline(full, tuple(folds))
+
+
+def _described(example: Any) -> Any:
+    if isinstance(example, dict):
+        return {key: _described(array) for key, array in example.items()}
+    return [str(example.dtype), *example.shape]
+
+
+def _example(about: Any) -> Any:
+    if isinstance(about, dict):
+        return {key: _example(part) for key, part in about.items()}
+    kind, *shape = about
+    return np.zeros(shape, kind)
