@@ -1,7 +1,10 @@
 import subprocess
 import sys
 from dataclasses import dataclass
+from io import StringIO
+from xml.etree import ElementTree
 
+import matplotlib
 import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -9,10 +12,12 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from evidencenet import plots
-from evidencenet.coverage import coverage
+from evidencenet.coverage import Coverage, coverage
 
 LABELS = np.repeat([0, 1], 500)
 LOG_K = 2 * (np.random.default_rng(1).normal(size=1000) + 2 * LABELS) - 2
+RECORD = coverage(LOG_K, LABELS)
+SVG = "{http://www.w3.org/2000/svg}"
 
 
 @dataclass(frozen=True)
@@ -23,9 +28,9 @@ class Record:
 
 
 HISTORY = Record(
-    train_loss=np.array([[3.0, 2.0, 1.5], [3.1, 2.2, np.nan]]),
-    score=np.array([[0.6, 0.5, 0.55], [0.58, 0.57, np.nan]]),
-    best_epoch=np.array([1, 1]),
+    train_loss=np.array([[np.nan, 3.0, 2.0, 1.5], [np.nan, 3.1, 2.2, np.nan]]),
+    score=np.array([[np.inf, 0.6, 0.5, 0.55], [np.inf, 0.58, 0.57, np.nan]]),
+    best_epoch=np.array([2, 2]),
 )
 
 
@@ -121,9 +126,96 @@ def test_history():
     axis = drawn(plots.history(HISTORY, blank()))
     assert legend(axis) == ["training loss", "held-out score", "kept"]
     assert np.array_equal(line(axis, "kept").get_xydata(), [[2, 0.5], [2, 0.57]])
-    assert np.array_equal(line(axis, "held-out score").get_ydata(), HISTORY.score[0])
+    # Entry 0 is before training, where there may be neither score nor loss.
+    expected = [[0, np.nan], [1, 0.6], [2, 0.5], [3, 0.55]]
+    assert np.array_equal(line(axis, "held-out score").get_xydata(), expected, equal_nan=True)
     (right,) = (other for other in axis.figure.axes if other is not axis)
     assert len(right.get_lines()) == 2
+
+
+def test_history_of_members_that_never_got_better():
+    score = np.array([[0.5, 0.6, np.inf], [0.5, 0.7, 0.8]])
+    record = Record(np.full((2, 3), np.nan), score, np.array([0, 0]))
+    axis = drawn(plots.history(record, blank()))
+    assert np.array_equal(line(axis, "kept").get_xydata(), [[0, 0.5], [0, 0.5]])
+    nothing = Record(np.full((1, 2), np.nan), np.full((1, 2), np.inf), np.array([0]))
+    drawn(plots.history(nothing, blank()))
+
+
+@dataclass(frozen=True)
+class Check:
+    names: tuple[str, ...]
+    log_k: np.ndarray
+    label: np.ndarray
+    coverages: tuple[Coverage, ...]
+
+
+def three_axes():
+    figure = Figure(figsize=(14, 5))
+    FigureCanvasAgg(figure)
+    return figure.subplots(1, 3)
+
+
+def test_validation():
+    log_k = np.stack([np.zeros(1000), LOG_K], axis=1)
+    record = Check(("flat", "trend"), log_k, LABELS, (coverage(LOG_K, LABELS),))
+    axes = three_axes()
+    assert plots.validation(record, axes) is axes
+    drawn(axes[0])
+    assert axes[0].get_xlabel() == axes[1].get_xlabel() == "predicted p(trend | x)"
+    assert axes[0].get_ylabel() == "fraction drawn from trend"
+    assert legend(axes[2]) == ["drawn from flat", "drawn from trend"]
+    with pytest.raises(ValueError, match="three axes, got 2"):
+        plots.validation(record, axes[:2])
+
+
+@pytest.mark.parametrize(("worst", "shown"), [(0, 1), (1, 1), (2, 2)])
+def test_validation_of_three_models_shows_the_worst(worst, shown):
+    label = np.arange(900) % 3
+    log_k = np.random.default_rng(2).normal(size=(900, 3)) * [0, 1, 100] + (label == 2)[:, None] * 7
+    good, bad = coverage(LOG_K, LABELS), coverage(2 * LOG_K, LABELS)
+    tests = tuple(bad if k == worst else good for k in range(3))
+    axes = plots.validation(Check(("a", "b", "c"), log_k, label, tests), three_axes())
+    drawn(axes[0])
+    assert axes[0].get_xlabel() == f"predicted p({'abc'[worst]} | x)"
+    assert legend(axes[2]) == ["drawn from a", f"drawn from {'abc'[shown]}"]
+    assert f"M_{{{shown}}}" in axes[2].get_xlabel()
+    # Model 2 has a hundred times the spread of model 1: its draws are those in the figure.
+    assert (np.ptp(axes[2].get_xlim()) > 50) == (shown == 2)
+
+
+def test_log_k_distributions_counts_long_tails_in_the_outermost_bars():
+    log_k = LOG_K.copy()
+    log_k[-3:] = 1000, 2000, np.inf
+    axis = drawn(plots.log_k_distributions(log_k, LABELS, axis=blank()))
+    assert max(axis.get_xlim()) < 20
+    for patch in axis.patches:
+        height, edges, _ = patch.get_data()
+        assert np.sum(height * np.diff(edges)) == pytest.approx(1)
+    drawn(plots.log_k_distributions([-np.inf, np.inf], [0, 1], axis=blank()))
+
+
+@pytest.mark.parametrize("name", ["$x^2$", "$", r"\$5", "$\\frac{1}$ $", "100%", "_hidden", "a\nb\0", "<b>&"])
+def test_names_are_shown_as_they_are(name):
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, (name, "other"), axis=blank()))
+    file = StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        axis.figure.savefig(file, format="svg")
+    texts = [
+        "".join(found.itertext()) for found in ElementTree.fromstring(file.getvalue()).iter(f"{SVG}text")
+    ]
+    assert f"drawn from {name}".replace("\n", " ").replace("\0", " ").split() in [
+        text.split() for text in texts
+    ]
+
+
+def test_long_names_are_cut_and_stacked():
+    names = ("first " * 9, "second " * 9)
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, names, 1.0, blank()))
+    assert all(len(text) <= len("drawn from ") + 24 and "…" in text for text in legend(axis)[:2])
+    frame = axis.get_legend().get_window_extent()
+    assert frame.x0 >= 0
+    assert frame.x1 <= axis.figure.bbox.width
 
 
 def test_a_figure_is_made_if_no_axis_is_given():
@@ -138,6 +230,7 @@ def test_a_figure_is_made_if_no_axis_is_given():
             plots.log_k(LOG_K, LOG_K),
             plots.log_k_distributions(LOG_K, LABELS),
             plots.history(HISTORY),
+            plots.validation(Check(("a", "b"), np.stack([LOG_K] * 2, 1), LABELS, (RECORD,)))[0],
         ):
             assert axis.figure not in [pyplot.figure(number) for number in before]
             drawn(axis)

@@ -8,6 +8,7 @@ from evidencenet.comparison import Comparison as Comparison
 from evidencenet.coverage import coverage as coverage
 from evidencenet.estimator import EvidenceNetwork as EvidenceNetwork
 from evidencenet.models import Model as Model
+from evidencenet.report import write_report as write_report
 from evidencenet.saving import load as load
 from evidencenet.simulate import SimulationError as SimulationError
 from evidencenet.simulate import simulate as simulate

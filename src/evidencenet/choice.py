@@ -1,57 +1,105 @@
-"""Choose how to train by evidence: candidates are tried on few draws and judged by their held-out score."""
+"""Choose how to train by evidence: plans are tried on few draws and judged by their held-out score."""
 
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from evidencenet.training import Trained
+from evidencenet import losses, networks
+
+# A later plan must be better by this many nats: below it, held-out scores of trials differ by chance.
+_LEAST_GAIN = 2e-4
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that is chosen before training: network, loss, whether to squash inputs, and the baseline."""
+
+    network: networks.Architecture
+    loss: losses.Loss
+    squash: bool = False
+    baseline: bool = False
+
+    def __str__(self) -> str:
+        network = getattr(self.network, "__name__", type(self.network).__name__)
+        loss = losses.to_dict(self.loss)
+        alpha = f"({loss['alpha']:g})" if "alpha" in loss else ""
+        scaling = "asinh" if self.squash else "standardised"
+        return f"{network}, {scaling}, {loss['name']}{alpha}{', on Gaussians' if self.baseline else ''}"
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One candidate: its name, held-out log score in nats (lower is better) and seconds it took."""
+    """One plan in words, its held-out log score in nats (lower is better), and seconds it took."""
 
-    name: str
+    plan: str
     score: float
     seconds: float
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The candidates that were tried, and which was taken; print it.
+    """The plans that were tried, and which was taken; print it.
 
     Attributes
     ----------
     trials
-        All candidates, in the order tried.
+        All of them, in the order tried.
+    taken
+        The plan in words that the network was trained by.
     draws
-        Training draws each was tried on.
+        Training draws that each was tried on.
     """
 
     trials: tuple[Trial, ...]
+    taken: str
     draws: int
-
-    @property
-    def best(self) -> int:
-        """Position of the candidate with the lowest score."""
-        return int(np.argmin([trial.score for trial in self.trials]))
 
     def __str__(self) -> str:
         lines = [f"Tried on {self.draws:,} draws; held-out log score in nats, lower is better:"]
-        for i, trial in enumerate(self.trials):
-            mark = "*" if i == self.best else " "
-            lines.append(f"{mark} {trial.name:<40} {trial.score:.5f}   {trial.seconds:.1f} s")
+        width = max(len(trial.plan) for trial in self.trials)
+        for trial in self.trials:
+            mark = "*" if trial.plan == self.taken else " "
+            lines.append(f"{mark} {trial.plan:<{width}}  {trial.score:.5f}  {trial.seconds:5.1f} s")
         return "\n".join(lines)
 
 
-def choose(candidates: Mapping[str, Callable[[], Trained]], draws: int) -> Choice:
-    """Run each candidate and note its score: the mean over members of the best held-out score."""
-    trials = []
-    for name, run in candidates.items():
+def choose(
+    first: Plan, rounds: Sequence[Callable[[Plan], Sequence[Plan]]], run: Callable[[Plan], float], draws: int
+) -> tuple[Plan, Choice]:
+    """Improve a plan round by round.
+
+    Parameters
+    ----------
+    first
+        Where to begin.
+    rounds
+        Each gives the alternatives to the best plan so far, simplest first.
+    run
+        Tries a plan: its held-out score.
+    draws
+        How many draws a trial uses, for the record.
+
+    Returns
+    -------
+    plan, choice
+    """
+    trials: dict[Plan, Trial] = {}
+
+    def attempt(plan: Plan) -> Trial:
         start = time.perf_counter()
-        history = run().history
-        score = float(np.nanmin(history.score, axis=1).mean())
-        trials.append(Trial(name, score, time.perf_counter() - start))
-    return Choice(tuple(trials), draws)
+        score = run(plan)
+        return Trial(str(plan), score if np.isfinite(score) else np.inf, time.perf_counter() - start)
+
+    best = first
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for alternatives in rounds:
+            new = [plan for plan in dict.fromkeys([best, *alternatives(best)]) if plan not in trials]
+            trials |= zip(new, pool.map(attempt, new), strict=True)
+            for plan in new:
+                if trials[plan].score < trials[best].score - _LEAST_GAIN:
+                    best = plan
+    return best, Choice(tuple(trials.values()), str(best), draws)

@@ -6,10 +6,12 @@ import numpy as np
 from scipy.special import softmax
 
 from evidencenet.trust import Range
+from evidencenet.wording import odds, with_error
 
 # Jeffreys (1961), appendix B: grades of evidence by powers of √10.
 _JEFFREYS = ("barely worth mentioning", "substantial", "strong", "very strong", "decisive")
 _STRANGE = 0.001
+_STRANGE_AT_MOST = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,16 +62,16 @@ class Comparison:
         favoured, other = (self.names[1], self.names[0]) if log_k >= 0 else self.names
         return [
             f"{self.names[1]} against {self.names[0]}",
-            f"  log K           {_with_error(log_k, error)} (natural log; "
-            f"log10 K {_with_error(log_k / np.log(10), error / np.log(10))})",
-            f"  odds            {_odds(abs(log_k))} for {favoured} over {other}: {jeffreys(log_k)}",
+            f"  log K           {with_error(log_k, error)} (natural log; "
+            f"log10 K {with_error(log_k / np.log(10), error / np.log(10))})",
+            f"  odds            {odds(abs(log_k))} for {favoured} over {other}: {jeffreys(log_k)}",
         ]
 
     def _many(self) -> list[str]:
         lines = [f"{len(self.names)} models, best first"]
         log_k, error = np.asarray(self.log_k), np.asarray(self.error)
         for k in np.argsort(-log_k):
-            against = "" if k == 0 else f"log K {_with_error(log_k[k], error[k])} against {self.names[0]}"
+            against = "" if k == 0 else f"log K {with_error(log_k[k], error[k])} against {self.names[0]}"
             lines.append(f"  {self.names[k]:<15} {against or 'the reference'}")
         return lines
 
@@ -81,8 +83,12 @@ def compare(
     log_prior: np.ndarray,
     ranges: tuple[Range, ...],
     novelty: np.ndarray,
+    least: float = 0.0,
 ) -> Comparison:
-    """Put together the answer from log K (K,) against model 0, its error (K,), and log prior (K,)."""
+    """Put together the answer from log K (K,) against model 0, its error (K,), and log prior (K,).
+
+    `least` is the smallest p-value that the held-out draws can tell.
+    """
     warnings = []
     for k in range(1, len(names)):
         held = ranges[k - 1]
@@ -96,9 +102,11 @@ def compare(
             warnings.append(f"{pair}: log K > {held.high:.1f} is all that {draws} can confirm.")
         else:
             warnings.append(f"{pair}: log K < {held.low:.1f} is all that {draws} can confirm.")
-    if np.all(novelty < _STRANGE):
+    # Few draws do not know small p-values; then to lie farther out than all of them is strange enough.
+    strange = max(_STRANGE, least if least < _STRANGE_AT_MOST else 0.0)
+    if np.all(novelty <= strange):
         warnings.append(
-            f"no model produces data like this (p < {_STRANGE:g} under each): "
+            f"no model produces data like this (p ≤ {strange:.2g} under each): "
             "the Bayes factor compares wrong models."
         )
     two = len(names) == 2
@@ -123,15 +131,3 @@ def jeffreys(log_k: float) -> str:
     """
     grade = int(min(4, abs(log_k) / (0.5 * np.log(10))))
     return f"{_JEFFREYS[grade]}{'' if grade == 0 else ' evidence'}"
-
-
-def _with_error(value: float, error: float) -> str:
-    if not np.isfinite(error):
-        return f"{value:.3g} (no error: a single member)"
-    # Two figures of the error, and as many decimals of the value.
-    decimals = int(np.clip(1 - np.floor(np.log10(error)), 0, 6)) if error > 0 else 3
-    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
-
-
-def _odds(log_k: float) -> str:
-    return f"{np.exp(log_k):.3g} : 1" if log_k < 700 else f"e^{log_k:.0f} : 1"

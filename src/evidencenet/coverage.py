@@ -23,7 +23,7 @@ _NO_SCATTER = 1e-9
 _SURPRISES = (1, 2, 4, 8, 16)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Coverage:
     """Result of `coverage`. Arrays have one entry for each of the b bins that hold data.
 

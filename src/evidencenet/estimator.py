@@ -15,15 +15,26 @@ from evidencenet import losses, networks
 from evidencenet.baseline import Baseline
 from evidencenet.choice import Choice
 from evidencenet.comparison import Comparison, compare
-from evidencenet.data import Data, as_data, finite_rows, index_of, layout, layout_text, map_arrays
+from evidencenet.data import (
+    Data,
+    as_data,
+    finite_rows,
+    index_of,
+    layout,
+    layout_text,
+    map_arrays,
+    plain_array,
+)
 from evidencenet.novelty import Novelty
-from evidencenet.scaling import Standardise
+from evidencenet.scaling import Scaling
 from evidencenet.training import History
 from evidencenet.trust import Range, validated_range
 
 # Few observations are padded to the small block, many are cut into large ones: two compiled sizes, and memory
 # that does not grow with the number of observations.
 _BLOCKS = (64, 8192)
+# In standard deviations: far beyond any draw, and short of where single precision overflows.
+_FARTHEST = 1e6
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +68,7 @@ class EvidenceNetwork:
 
     names: tuple[str, ...]
     example: Data
-    scaling: Standardise
+    scaling: Scaling
     baseline: Baseline | None
     novelty: Novelty | None
     loss: losses.Loss
@@ -145,11 +156,12 @@ class EvidenceNetwork:
         log_k = self._log_k(data)
         error = [float(self._error(data, log_k, k, 0)[0]) for k in range(len(self.names))]
         if self.novelty is None:
-            strange = np.full(len(self.names), np.nan)
+            strange, least = np.full(len(self.names), np.nan), 0.0
         else:
-            strange = self.novelty.p_value(self.scaling(data))[0]
+            strange = self.novelty.p_value(self._scaled(data))[0]
+            least = 1 / (1 + self.novelty.counts.min())
         log_k = log_k[:, 0].mean(axis=0)
-        return compare(self.names, log_k, np.array(error), log_prior, self.ranges, strange)
+        return compare(self.names, log_k, np.array(error), log_prior, self.ranges, strange, least)
 
     @cached_property
     def ranges(self) -> tuple[Range, ...]:
@@ -169,7 +181,7 @@ class EvidenceNetwork:
     def __repr__(self) -> str:
         score = np.nanmin(self.history.score, axis=1).mean()
         return (
-            f"EvidenceNetwork: {' against '.join(self.names)}, {len(self.gain)} members, "
+            f"EvidenceNetwork: {' against '.join(reversed(self.names))}, {len(self.gain)} members, "
             f"for {layout_text(self._layout)}; held-out score {score:.4f} nats"
         )
 
@@ -195,9 +207,15 @@ class EvidenceNetwork:
                 )
         return data
 
+    def _scaled(self, data: Data) -> Data:
+        """Scaled observations, none so far out that its log K would overflow."""
+        with np.errstate(over="ignore"):
+            scaled = self.scaling(data)
+        return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
+
     def _log_k(self, data: Data) -> np.ndarray:
         """Log p(x|M_k)/p(x|M_0) by each member, (members, n, K)."""
-        scaled = self.scaling(data)
+        scaled = self._scaled(data)
         log_odds = _in_blocks(self, scaled).astype(np.float64)
         if self.baseline is not None:
             log_odds += self.baseline(scaled)
@@ -212,7 +230,7 @@ class EvidenceNetwork:
         # Leaving out one member at a time gives just the error of a mean.
         variance = (log_k[:, :, above] - log_k[:, :, below]).var(axis=0, ddof=1) / len(log_k)
         if self.baseline is not None:
-            variance += self.baseline.variance(self.scaling(data), above, below)
+            variance += self.baseline.variance(self._scaled(data), above, below)
         return np.sqrt(variance)
 
     @property
@@ -236,10 +254,13 @@ def _with_draws(x: Any, example: Data) -> Any:
     """Give a single observation its first axis."""
     if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
         return x
-    same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
+    try:
+        same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
+    except ValueError:  # rows that differ in length, which as_data explains
+        return x
     if not all(same.values() if isinstance(same, dict) else [same]):
         return x
-    return map_arrays(lambda value: np.asarray(value)[None], x)
+    return map_arrays(lambda value: plain_array(value)[None], x)
 
 
 def _in_blocks(net: EvidenceNetwork, x: Data) -> np.ndarray:
@@ -247,7 +268,7 @@ def _in_blocks(net: EvidenceNetwork, x: Data) -> np.ndarray:
     n = len(next(iter(x.values())) if isinstance(x, dict) else x)
     size = _BLOCKS[0] if n <= _BLOCKS[0] else _BLOCKS[1]
     parts = []
-    for start in range(0, n, size):
+    for start in range(0, max(n, 1), size):
         block = map_arrays(lambda array, start=start: _padded(array[start : start + size], size), x)
         odds = _log_odds(net.networks, net.states, net.gain.astype(np.float32), net.loss, block)
         parts.append(np.asarray(odds)[:, : n - start])

@@ -13,7 +13,7 @@ from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.choice import Choice, Trial
 from evidencenet.estimator import EvidenceNetwork, HeldOut
 from evidencenet.novelty import Novelty
-from evidencenet.scaling import Standardise
+from evidencenet.scaling import Scaling
 from evidencenet.training import History
 
 # Records that consist of arrays and numbers alone, by the name of their field in the network.
@@ -37,6 +37,7 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
     about = {
         "names": net.names,
         "example": _described(net.example),
+        "squash": net.scaling.squash,
         "loss": losses.to_dict(net.loss),
         "architecture": networks.to_dict(net.architecture),
         "choice": None if net.choice is None else asdict(net.choice),
@@ -98,7 +99,7 @@ def _rebuilt(
     return EvidenceNetwork(
         names=names,
         example=example,
-        scaling=Standardise.from_arrays(_under(arrays, "scaling"), keys),
+        scaling=Scaling.from_arrays(_under(arrays, "scaling"), keys, about["squash"]),
         baseline=_baseline(_under(arrays, "baseline")),
         loss=loss or losses.from_dict(about["loss"]),
         architecture=architecture,
@@ -107,7 +108,8 @@ def _rebuilt(
         gain=arrays["gain"],
         log_prior=arrays["log_prior"],
         log_valid=arrays["log_valid"],
-        choice=choice and Choice(tuple(Trial(**trial) for trial in choice["trials"]), choice["draws"]),
+        choice=choice
+        and Choice(tuple(Trial(**t) for t in choice["trials"]), choice["taken"], choice["draws"]),
         **records,
     )
 

@@ -43,7 +43,7 @@ def write(
         raise FileError(f"cannot write {target}: there is no folder {target.parent}. Make it first.")
     partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
     # safetensors stores the bytes as they lie in memory: other orders would come back scrambled.
-    packed = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    packed = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     try:
         save_file(packed, partial, metadata={_KEY: json.dumps(head, allow_nan=False)})
         os.replace(partial, target)

@@ -3,29 +3,30 @@
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.batches import Chunk, Shuffled, in_blocks
-from evidencenet.choice import Choice, choose
-from evidencenet.data import Data, layout, layout_text, map_arrays
+from evidencenet.choice import Choice, Plan, choose
+from evidencenet.data import Data, arrays_of, as_data, layout, layout_text, map_arrays
 from evidencenet.estimator import EvidenceNetwork, HeldOut
-from evidencenet.moments import LARGEST, Moments, flat
+from evidencenet.moments import LARGEST, Moments
 from evidencenet.novelty import Novelty
-from evidencenet.scaling import Standardise
+from evidencenet.progress import Progress
+from evidencenet.scaling import Scaling
 from evidencenet.simulations import Simulations
-from evidencenet.training import Recipe, Trained, train_ensemble
+from evidencenet.training import MOST_OPERATIONS, Recipe, Trained, train_ensemble
 
 Augment = Callable[[np.random.Generator, Data], Data]
 
 _MOST_HELD_OUT = 50_000
 _HELD_OUT_BLOCK = 5_000
-# Candidates are tried on so many draws, each seen ten times: seconds, not minutes.
-_TRIAL_DRAWS = 100_000
-_TRIAL_EPOCHS = 10
+# Plans are tried on so many draws, with so much arithmetic at most: seconds, not minutes.
+_TRIAL_DRAWS = 50_000
+_TRIAL_PASSES = 10
+_TRIAL_OPERATIONS = 2e11
 # Parts of the training draws that are left out in turn, for the error of the baseline.
 _FOLDS = 8
 # The scale of the data need not be known better than to a few parts in a thousand.
@@ -51,17 +52,21 @@ def train(
     sims
         Draws of two models or more.
     loss
-        One of `evidencenet.losses`; by default ``LPopExponential(alpha=2.0)``.
+        One of `evidencenet.losses`; the paper's is ``LPopExponential(alpha=2.0)``.
     network
         One of `evidencenet.networks`, or ``function(x, outputs, key=key)`` that returns an Equinox module for
-        draws like `x`; by default ``Dense()``.
+        draws like `x`.
     members
         Networks in the ensemble. Their mean is the estimate, their spread its error.
     recipe
-        How to train. Naming one switches off every choice made by evidence.
+        How to train. Naming one switches off every choice made by evidence: then the loss is the paper's,
+        the network the first that suits the shape of the data, and there is no baseline, unless named too.
     baseline
-        Whether the networks correct Gaussians fitted to each model's draws, or learn all by themselves. By
-        default both are tried on some of the draws, and the better held-out score decides.
+        Whether the networks correct Gaussians fitted to each model's draws, or learn all by themselves.
+
+        Of loss, network and baseline, what is not named is chosen by evidence, and so is the scaling of the
+        data: alternatives are trained on some of the draws, and the best held-out score of log K decides. The
+        result's `choice` lists them.
     augment
         ``augment(rng, x)`` applies a random symmetry of the problem to each of a batch of draws, for example
         a change of sign.
@@ -86,115 +91,206 @@ def train(
     >>> net.log_bayes_factor(np.zeros((1, 20))).shape
     (1,)
     """
-    _check(sims, members, augment)
-    loss = losses.LPopExponential() if loss is None else loss
-    named = Recipe() if recipe is None else recipe
-    network = network or named.network or networks.Dense()
-    if baseline is None and (recipe is not None or isinstance(loss, losses.Asymmetric)):
-        baseline = False
-    seeds = np.random.SeedSequence(operator.index(seed)).generate_state(3)
-    data = _Data.of(sims, named, augment, int(seeds[0]))
-    gaussians, moments = None, None
-    if data.features <= LARGEST:
-        chunks = data.source(named, int(seeds[1])).epoch(0)
-        moments, left_out = Moments.of(chunks, len(sims.names), _FOLDS)
-        if baseline is not False:
-            gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
-    if baseline and gaussians is None:
-        raise ValueError(
-            f"a baseline needs draws of at most {LARGEST:,} numbers, these have {data.features:,}. "
-            "Leave it out, or simulate summaries of the data."
-        )
+    _check(sims, members, augment, loss, network, recipe)
+    if baseline and isinstance(loss, losses.Asymmetric):
+        raise ValueError("an asymmetric loss cannot start from a baseline. Leave it out, or change the loss.")
+    seeds = [int(s) for s in np.random.SeedSequence(operator.index(seed)).generate_state(3)]
+    named = recipe or Recipe()
+    draws = _Draws.of(sims, named.held_out, augment, seeds[:2])
+    given = network or named.network
+    options = natural(draws.example) if given is None else [given]
+    outputs = losses.outputs(len(sims.names))
 
-    def fit(data: "_Data", recipe: Recipe, members: int, progress: bool) -> Trained:
-        source = data.source(recipe, int(seeds[1]))
+    def fit(data: _Prepared, recipe: Recipe, members: int, progress: bool) -> Trained:
+        plan = data.plan
         return train_ensemble(
-            network,
-            losses.outputs(len(sims.names)),
-            loss,
-            source,
+            plan.network,
+            outputs,
+            plan.loss,
+            data.source(recipe, seeds[1]),
             data.held_out(),
-            recipe.for_draws(len(data.training)),
+            recipe,
             members=members,
-            seed=int(seeds[2]),
+            seed=seeds[2],
             progress=progress,
         )
 
-    prior = _log_shares(sims)
-    offset = None if isinstance(loss, losses.Asymmetric) else prior
-    plain, guided = replace(data, prior=offset), replace(data, prior=offset, baseline=gaussians)
-    choice: Choice | None = None
-    if baseline is None and gaussians is not None:
-        quick = replace(named, epochs=_TRIAL_EPOCHS)
-        candidates = {
-            "network alone": partial(fit, plain.few(), quick, 2, False),
-            "network on a Gaussian baseline": partial(fit, guided.few(), quick, 2, False),
-        }
-        choice = choose(candidates, len(plain.few().training))
-        baseline = choice.best == 1
-    data = guided if baseline else plain
-    trained = fit(data, named, members, progress)
-    return _finished(sims, data, trained, moments, loss, network, prior, choice)
+    def sized(data: _Prepared, most: float = MOST_OPERATIONS) -> Recipe:
+        operations = networks.operations(data.plan.network, data.draws.example, outputs)
+        return named.for_draws(len(data.draws.training), operations=operations, most=most)
+
+    plan = Plan(options[0], loss or losses.LPopExponential(), baseline=bool(baseline))
+    choice = None
+    if recipe is None:
+        few = draws.few(_TRIAL_DRAWS)
+
+        def attempt(plan: Plan) -> float:
+            data = few.prepared(plan)
+            short = sized(data, _TRIAL_OPERATIONS)
+            epochs = min(short.epochs or _TRIAL_PASSES, _TRIAL_PASSES)
+            trained = fit(data, replace(short, epochs=epochs), 1, progress=False)
+            return float(np.nanmin(trained.history.score))
+
+        with Progress("choosing", 1, enabled=progress) as bar:
+            plan, choice = choose(
+                plan, _rounds(options, loss, baseline, draws.features), attempt, len(few.training)
+            )
+            bar.update(1, taken=str(plan))
+    data = draws.prepared(plan)
+    trained = fit(data, sized(data), members, progress)
+    return _finished(sims, data, trained, choice)
+
+
+def natural(x: Data) -> list[networks.Architecture]:
+    """Architectures that suit draws like `x`, by its shape alone; the first is the first to be tried."""
+    if isinstance(x, dict):
+        masks = [array for array in x.values() if array.dtype == bool]
+        lengths = {array.shape[:1] for array in x.values()}
+        is_set = len(masks) == 1 and masks[0].ndim == 1 and len(lengths) == 1
+        return [networks.DeepSet(), networks.Dense()] if is_set else [networks.Dense()]
+    if x.ndim == 1:
+        # The numbers of a vector may well be exchangeable, or a series: the scores will tell.
+        return [
+            networks.Dense(),
+            networks.Dense(hidden=64),
+            *([networks.DeepSet()] if x.size >= 4 else []),
+            *([networks.Sequence()] if x.size >= 16 else []),
+        ]
+    if x.ndim == 2 and 4 * x.shape[1] <= x.shape[0]:
+        return [networks.Sequence(), networks.DeepSet(), networks.Dense()]
+    if x.ndim == 3 and x.shape[2] <= 4:
+        return [networks.Image(), networks.Dense()]
+    return [networks.Dense(), networks.Dense(hidden=64)]
+
+
+def _rounds(
+    options: list[networks.Architecture], loss: losses.Loss | None, baseline: bool | None, features: int
+) -> list[Callable[[Plan], list[Plan]]]:
+    """Alternatives to try, one thing after the other, within what the caller has not fixed."""
+    gaussian = [bool(baseline)] if baseline is not None or features > LARGEST else [False, True]
+    if isinstance(loss, losses.Asymmetric):
+        gaussian = [False]
+
+    def inputs(plan: Plan) -> list[Plan]:
+        return [replace(plan, squash=squash, baseline=base) for squash in (False, True) for base in gaussian]
+
+    def architectures(plan: Plan) -> list[Plan]:
+        return [replace(plan, network=network) for network in options]
+
+    def penalties(plan: Plan) -> list[Plan]:
+        return [] if loss is not None else [replace(plan, loss=losses.LPopLogistic())]
+
+    return [inputs, architectures, penalties]
 
 
 @dataclass(frozen=True, eq=False)
-class _Data:
-    """The draws, split and scaled; `prior` are log shares of the models, known beforehand."""
+class _Draws:
+    """The draws, split into training and held-out ones."""
 
     sims: Simulations
     weights: np.ndarray
     training: np.ndarray
     testing: np.ndarray
-    scaling: Standardise
     augment: Augment | None
-    prior: np.ndarray | None = None
-    baseline: Baseline | None = None
 
     @staticmethod
-    def of(sims: Simulations, recipe: Recipe, augment: Augment | None, seed: int) -> "_Data":
-        training, testing = _split(sims, recipe.held_out, seed)
-        scaling = Standardise.fit(map_arrays(lambda array: array[training[:_SCALING_DRAWS]], sims.x))
-        return _Data(sims, sims.weights.astype(np.float32), training, testing, scaling, augment)
+    def of(sims: Simulations, held_out: float, augment: Augment | None, seeds: list[int]) -> "_Draws":
+        training, testing = _split(sims, held_out, seeds[0])
+        return _Draws(sims, sims.weights.astype(np.float32), training, testing, augment)
+
+    @property
+    def example(self) -> Data:
+        return map_arrays(
+            lambda a: np.zeros(a.shape[1:], bool if a.dtype == bool else np.float32), self.sims.x
+        )
 
     @property
     def features(self) -> int:
-        return flat(map_arrays(lambda array: array[:1], self.sims.x)).shape[1]
+        return sum(array[0].size for array in arrays_of(self.sims.x))
 
-    def few(self) -> "_Data":
-        return replace(self, training=self.training[:_TRIAL_DRAWS])
+    @property
+    def log_shares(self) -> np.ndarray:
+        return np.log(np.array(self.sims.counts) / len(self.sims))
 
-    def prepare(self, rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
-        if self.augment is not None:
-            changed = self.augment(rng, x)
-            if layout(changed) != layout(x):
-                raise ValueError(
-                    f"augment returned {layout_text(layout(changed))} for {layout_text(layout(x))}; "
-                    "it must keep the shape of the data."
-                )
-            x = changed
+    def few(self, number: int) -> "_Draws":
+        return replace(self, training=self.training[:number])
+
+    def prepared(self, plan: Plan) -> "_Prepared":
+        """Fit the scaling of a plan, and the baseline if it has one, to the training draws."""
+        shared = isinstance(plan.network, networks.PLACE_BLIND)
+        some = map_arrays(lambda array: array[self.training[:_SCALING_DRAWS]], self.sims.x)
+        scaling = Scaling.fit(some, squash=plan.squash, shared=shared)
+        prior = None if isinstance(plan.loss, losses.Asymmetric) else self.log_shares
+        bare = _Prepared(self, plan, scaling, prior, None, None)
+        if self.features > LARGEST:
+            return bare
+        moments, left_out = Moments.of(bare.source(Recipe(), 0).epoch(0), len(self.sims.names), _FOLDS)
+        gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
+        return replace(bare, moments=moments, baseline=gaussians if plan.baseline else None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """Draws as a plan wants them; `prior` are log shares of the models, known beforehand."""
+
+    draws: _Draws
+    plan: Plan
+    scaling: Scaling
+    prior: np.ndarray | None
+    moments: Moments | None
+    baseline: Baseline | None
+
+    def scaled(self, rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
+        augment = self.draws.augment
+        return self.plain(x if augment is None else _augmented(augment, rng, x))
+
+    def plain(self, x: Data) -> tuple[Data, np.ndarray | None]:
         scaled = self.scaling(x)
         if self.prior is None:
             return scaled, None
-        n = len(next(iter(scaled.values())) if isinstance(scaled, dict) else scaled)
-        offset = np.broadcast_to(self.prior - self.prior[0], (n, len(self.prior)))
+        shape = (len(arrays_of(scaled)[0]), len(self.prior))
+        offset = np.broadcast_to((self.prior - self.prior[0]).astype(np.float32), shape)
         return scaled, offset if self.baseline is None else offset + self.baseline(scaled)
 
     def source(self, recipe: Recipe, seed: int) -> Shuffled:
-        batch = recipe.for_draws(len(self.training)).batch
-        assert batch is not None
-        sims = self.sims
-        return Shuffled(sims.x, sims.model, self.weights, self.training, batch, self.prepare, seed)
+        sims, training = self.draws.sims, self.draws.training
+        batch = recipe.for_draws(len(training)).batch or 1
+        return Shuffled(sims.x, sims.model, self.draws.weights, training, batch, self.scaled, seed)
 
     def held_out(self) -> Chunk:
-        plain = replace(self, augment=None)
-        x, offset = plain.prepare(
-            np.random.default_rng(0), map_arrays(lambda array: array[self.testing], self.sims.x)
+        sims, testing = self.draws.sims, self.draws.testing
+        x, offset = self.plain(map_arrays(lambda array: array[testing], sims.x))
+        chunk = Chunk(x, offset, sims.model[testing], self.draws.weights[testing])
+        return in_blocks(chunk, min(len(testing), _HELD_OUT_BLOCK))
+
+
+def _augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:
+    """Augment a batch, and check what came back."""
+    given, rows = layout(x), len(arrays_of(x)[0])
+    returned = augment(rng, x)
+    if returned is None:
+        raise TypeError("augment returned None; it must return a batch like x.")
+    changed = as_data(returned)
+    if layout(changed) != given:
+        raise ValueError(
+            f"augment returned {layout_text(layout(changed))} for {layout_text(given)}; "
+            "it must keep the shape of the data."
         )
-        draws = Chunk(x, offset, self.sims.model[self.testing], self.weights[self.testing])
-        return in_blocks(draws, min(len(self.testing), _HELD_OUT_BLOCK))
+    if len(arrays_of(changed)[0]) != rows:
+        raise ValueError(f"augment returned {len(arrays_of(changed)[0])} draws for {rows}; wanted as many.")
+    if not all(np.isfinite(array).all() for array in arrays_of(changed)):
+        raise ValueError("augment returned NaN or infinity for draws that hold none.")
+    return changed
 
 
-def _check(sims: Simulations, members: int, augment: Augment | None) -> None:
+def _check(
+    sims: Simulations,
+    members: int,
+    augment: Augment | None,
+    loss: losses.Loss | None,
+    network: networks.Architecture | None,
+    recipe: Recipe | None,
+) -> None:
     if not isinstance(sims, Simulations):
         raise TypeError(
             f"train takes Simulations, got a {type(sims).__name__}. Make them with simulate(models, n), or "
@@ -206,6 +302,12 @@ def _check(sims: Simulations, members: int, augment: Augment | None) -> None:
         raise ValueError(f"members = {members}; wanted at least 1 network.")
     if augment is not None and not callable(augment):
         raise TypeError("augment must be a function augment(rng, x) that returns a batch like x.")
+    if loss is not None and not isinstance(loss, losses.Loss):
+        raise TypeError(f"loss = {loss!r}; wanted one of evidencenet.losses, such as losses.Logistic().")
+    if network is not None and not callable(network):
+        raise TypeError(f"network = {network!r}; wanted a function network(x, outputs, key=key).")
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe = {recipe!r}; wanted a Recipe, such as Recipe.paper().")
 
 
 def _split(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -226,39 +328,27 @@ def _split(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, n
     return rng.permutation(np.concatenate(training)), rng.permutation(np.concatenate(testing))
 
 
-def _log_shares(sims: Simulations) -> np.ndarray:
-    return np.log(np.array(sims.counts) / len(sims))
-
-
-def _finished(
-    sims: Simulations,
-    data: _Data,
-    trained: Trained,
-    moments: Moments | None,
-    loss: losses.Loss,
-    network: networks.Architecture,
-    prior: np.ndarray,
-    choice: Choice | None,
-) -> EvidenceNetwork:
-    x = map_arrays(lambda array: array[data.testing], sims.x)
-    label = sims.model[data.testing].astype(np.int8)
-    unheld = HeldOut(np.zeros((0, len(sims.names))), label[:0])
+def _finished(sims: Simulations, data: _Prepared, trained: Trained, choice: Choice | None) -> EvidenceNetwork:
+    """Put the network together, with what its held-out draws say."""
+    x = map_arrays(lambda array: array[data.draws.testing], sims.x)
+    label = sims.model[data.draws.testing].astype(np.int8)
+    novelty = None if data.moments is None else Novelty.fit(data.moments, data.scaling(x), label)
     net = EvidenceNetwork(
-        sims.names,
-        map_arrays(lambda array: np.zeros(array.shape[1:], array.dtype), sims.x),
-        data.scaling,
-        data.baseline,
-        Novelty.fit(moments, data.scaling(x), label) if moments is not None else None,
-        loss,
-        network,
-        trained.networks,
-        trained.states,
-        trained.gain,
-        prior,
-        np.log(sims.valid_fraction),
-        unheld,
-        trained.history,
-        choice,
+        names=sims.names,
+        example=data.draws.example,
+        scaling=data.scaling,
+        baseline=data.baseline,
+        novelty=novelty,
+        loss=data.plan.loss,
+        architecture=data.plan.network,
+        networks=trained.networks,
+        states=trained.states,
+        gain=trained.gain,
+        log_prior=data.draws.log_shares,
+        log_valid=np.log(sims.valid_fraction),
+        held_out=HeldOut(np.zeros((0, len(sims.names))), label[:0]),
+        history=trained.history,
+        choice=choice,
     )
     log_k = np.stack([net.log_bayes_factor(x, model=k) for k in range(len(sims.names))], axis=1)
     return replace(net, held_out=HeldOut(log_k.astype(np.float32), label))

@@ -18,6 +18,11 @@ from evidencenet import networks
 from evidencenet.batches import Chunk, Source
 from evidencenet.progress import Progress
 
+# Draws that a member sees in all, however few there are, if no number of epochs is named; and the arithmetic
+# that this may take: about 15 s on one core.
+_PASSES = 4e6
+MOST_OPERATIONS = 1.5e12
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -34,7 +39,7 @@ class Recipe:
         The largest learning rate.
     schedule
         ``"cosine"``: warm-up over the first 5% of steps, then down to zero along a cosine;
-        ``"staircase"``: times 0.95 every 5000 steps, as in the paper.
+        ``"exponential"``: down by a factor of 0.95 in 5000 steps, as in the paper.
     weight_decay
         Of weight matrices, decoupled from the gradient (AdamW).
     clip
@@ -55,7 +60,7 @@ class Recipe:
     epochs: int | None = None
     batch: int | None = None
     learning_rate: float = 1e-2
-    schedule: Literal["cosine", "staircase"] = "cosine"
+    schedule: Literal["cosine", "exponential"] = "cosine"
     weight_decay: float = 0.1
     clip: float | None = 1.0
     patience: int = 10
@@ -65,18 +70,21 @@ class Recipe:
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "patience"):
             value = getattr(self, name)
-            if value is not None and (value != int(value) or value < 1):
+            if value is None and name != "patience":
+                continue
+            if not isinstance(value, int | float | np.integer) or not (value >= 1 and value % 1 == 0):
                 raise ValueError(f"Recipe: {name} = {value}; wanted a whole number, 1 or more.")
-        if not self.learning_rate > 0:
-            raise ValueError(f"Recipe: learning_rate = {self.learning_rate}; wanted a number above 0.")
-        if self.weight_decay < 0:
-            raise ValueError(f"Recipe: weight_decay = {self.weight_decay}; wanted 0 or more.")
+            object.__setattr__(self, name, int(value))
+        if not 0 < self.learning_rate < np.inf:
+            raise ValueError(f"Recipe: learning_rate = {self.learning_rate}; wanted a finite number above 0.")
+        if not 0 <= self.weight_decay < np.inf:
+            raise ValueError(f"Recipe: weight_decay = {self.weight_decay}; wanted 0 or more, finite.")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"Recipe: clip = {self.clip}; wanted a number above 0, or None.")
         if not 0 < self.held_out < 1:
             raise ValueError(f"Recipe: held_out = {self.held_out}; wanted a fraction between 0 and 1.")
-        if self.schedule not in ("cosine", "staircase"):
-            raise ValueError(f'Recipe: schedule = {self.schedule!r}; wanted "cosine" or "staircase".')
+        if self.schedule not in ("cosine", "exponential"):
+            raise ValueError(f'Recipe: schedule = {self.schedule!r}; wanted "cosine" or "exponential".')
 
     @staticmethod
     def paper() -> "Recipe":
@@ -85,22 +93,33 @@ class Recipe:
             epochs=20,
             batch=100,
             learning_rate=1e-4,
-            schedule="staircase",
+            schedule="exponential",
             weight_decay=0.0,
             clip=None,
             patience=20,
             network=networks.Dense(norm=True),
         )
 
-    def for_draws(self, n: int) -> "Recipe":
-        """Fill in what was left to the number of training draws `n`."""
+    def for_draws(self, n: int, *, operations: float = 0.0, most: float = MOST_OPERATIONS) -> "Recipe":
+        """Fill in what was left to the number of training draws.
+
+        Parameters
+        ----------
+        n
+            Training draws.
+        operations
+            Arithmetic to train on one of them.
+        most
+            Arithmetic that one member may take, if no number of epochs was named.
+        """
         batch = self.batch or int(np.clip(n // 100, 32, 1000))
         if n < batch:
             raise ValueError(
                 f"{n} draws are left for training, less than one batch of {batch}. Simulate more "
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
-        epochs = self.epochs or int(np.clip(round(4e6 / n), 3, 60))
+        affordable = most / max(operations * n, 1.0)
+        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), 3, 60))
         return replace(self, batch=batch, epochs=epochs)
 
     def optimiser(self, steps: int) -> optax.GradientTransformation:
@@ -259,20 +278,25 @@ def train_ensemble(
     train = (
         jax.jit(partial(_train_chunk, fixed, loss, optimiser), donate_argnums=0).lower(one, chunk).compile()
     )
-    judge = jax.jit(partial(_score, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
+    judge = jax.jit(partial(_costs, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
     compile_seconds = time.perf_counter() - clock
 
-    def evaluate(record: _Record) -> float:
-        return float(judge(1.0, record.member.weights, record.member.state, held_out))
+    def costs(gain: float, weights: Any, state: Any) -> np.ndarray:
+        return np.asarray(judge(gain, weights, state, held_out), np.float64)
 
     def run(record: _Record, chunk: Chunk) -> float:
         record.member, value = train(record.member, chunk)
         return float(value)
 
-    # Without an offset there is no better start than the initial weights, whose score says little.
-    before = np.inf if held_out.offset is None else float(judge(0.0, one.weights, one.state, held_out))
+    def evaluate(record: _Record) -> float:
+        return float(np.average(costs(1.0, record.member.weights, record.member.state), weights=importance))
+
+    importance = np.asarray(held_out.weight, np.float64)
+    # Without an offset there is no start to beat: the initial weights say nothing.
+    before = None if held_out.offset is None else costs(0.0, one.weights, one.state)
+    score = np.inf if before is None else float(np.average(before, weights=importance))
     records = [
-        _Record(_Member(*start, optimiser.init(start[0])), start, 0, [np.nan], [before]) for start in starts
+        _Record(_Member(*start, optimiser.init(start[0])), start, 0, [np.nan], [score]) for start in starts
     ]
     seconds = []
     draws = source.steps * source.batch
@@ -309,8 +333,18 @@ def train_ensemble(
         np.array(seconds),
         compile_seconds,
     )
-    gain = np.where((best_epoch == 0) & np.isfinite(before), 0.0, 1.0)
+    gain = np.ones(members)
+    if before is not None:
+        better = [_significant(before - costs(1.0, *record.best), importance) for record in records]
+        gain = np.array(better, dtype=float)
     return Trained(eqx.combine(weights, fixed), states, gain, history)
+
+
+def _significant(gained: np.ndarray, weight: np.ndarray) -> bool:
+    """Whether a member beats the offset alone on held-out draws by more than chance would have it."""
+    mean = np.average(gained, weights=weight)
+    error = np.sqrt(np.sum(np.square(weight * (gained - mean)))) / np.sum(weight)
+    return bool(mean > 2 * error)
 
 
 def _compiler_options(members: int) -> dict[str, Any]:
@@ -372,16 +406,16 @@ def _train_chunk(
     return member, jnp.mean(values)
 
 
-def _score(fixed: Any, loss: Loss, gain: Any, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
-    """Mean of −log p(true model) over the held-out draws."""
+def _costs(fixed: Any, loss: Loss, gain: Any, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
+    """−log p(true model) of each held-out draw."""
     network = eqx.nn.inference_mode(eqx.combine(weights, fixed))
 
     def block(part: Chunk) -> jax.Array:
         log_odds = loss.log_odds(gain * networks.apply(network, state, part.x)[0], part.offset)
         log_p = jax.nn.log_softmax(log_odds)
-        return -jnp.sum(part.weight * jnp.take_along_axis(log_p, part.label[:, None], axis=1)[:, 0])
+        return -jnp.take_along_axis(log_p, part.label[:, None], axis=1)[:, 0]
 
-    return jnp.sum(jax.lax.map(block, held_out)) / jnp.sum(held_out.weight)
+    return jax.lax.map(block, held_out)
 
 
 def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -119,9 +119,7 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
     True
     """
     if not isinstance(sims, Simulations):
-        raise TypeError(
-            f"validate takes Simulations, got a {type(sims).__name__}; make some with simulate."
-        )
+        raise TypeError(f"validate takes Simulations, got a {type(sims).__name__}; make some with simulate.")
     if sims.names != net.names:
         raise ValueError(f"the draws are of {sims.names}, the network compares {net.names}, in this order.")
     if sims.log_weight is not None:

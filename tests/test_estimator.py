@@ -1,0 +1,226 @@
+"""What a trained network answers, and what it refuses."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+import evidencenet as en
+from conftest import Case
+
+
+def test_shapes(small: Case) -> None:
+    x = np.asarray(small.fresh.x)
+    net = small.net
+    assert net.log_bayes_factor(x).shape == (2_000,)
+    assert net.members(x).shape == (2, 2_000)
+    assert net.error(x).shape == (2_000,)
+    assert net.probabilities(x).shape == (2_000, 2)
+    assert net.log_bayes_factor(x[0]).shape == (1,)
+    assert net.log_bayes_factor(x[0].tolist()).shape == (1,)
+    assert net.log_bayes_factor(x).dtype == np.float64
+
+
+def test_no_observations(small: Case) -> None:
+    assert small.net.log_bayes_factor(np.zeros((0, 5))).shape == (0,)
+    assert small.net.members(np.zeros((0, 5))).shape == (2, 0)
+
+
+def test_an_observation_does_not_depend_on_the_others(small: Case) -> None:
+    x = np.asarray(small.fresh.x)
+    together = small.net.log_bayes_factor(x)
+    # Batches of other sizes are compiled anew, and may round differently.
+    for rows in (slice(0, 1), slice(7, 71), slice(100, 165), slice(1_000, 2_000)):
+        np.testing.assert_allclose(small.net.log_bayes_factor(x[rows]), together[rows], atol=1e-5)
+    many = np.concatenate([x] * 10)
+    np.testing.assert_allclose(small.net.log_bayes_factor(many).reshape(10, -1), [together] * 10, atol=1e-5)
+
+
+def test_mean_and_error_over_members(small: Case) -> None:
+    members = small.net.members(small.fresh.x)
+    np.testing.assert_array_equal(small.net.log_bayes_factor(small.fresh.x), members.mean(axis=0))
+    # Of two members, the error of the mean is half their difference.
+    error = np.abs(members[0] - members[1]) / 2
+    np.testing.assert_allclose(small.net.error(small.fresh.x), error, rtol=1e-9)
+
+
+def test_a_single_member_has_no_error(small: Case) -> None:
+    recipe = en.Recipe(epochs=1)
+    net = en.train(small.sims, members=1, recipe=recipe, progress=False)
+    assert np.all(np.isnan(net.error(small.fresh.x)))
+    answer = net.compare(np.asarray(small.fresh.x)[0])
+    assert np.isnan(answer.error)
+    assert "single member" in str(answer)
+
+
+def test_probabilities_are_bayes_theorem(small: Case) -> None:
+    x = small.fresh.x
+    log_k = small.net.log_bayes_factor(x)
+    np.testing.assert_allclose(small.net.probabilities(x)[:, 1], expit(log_k), rtol=1e-9)
+    for prior in ([0.5, 0.5], [0.2, 0.8], [1, 9], [30, 10]):
+        p = small.net.probabilities(x, prior=prior)
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+        odds = np.log(prior[1] / prior[0])
+        np.testing.assert_allclose(p[:, 1], expit(log_k + odds), rtol=1e-9)
+    np.testing.assert_array_equal(small.net.probabilities(x, prior=[0, 1])[:, 1], 1)
+
+
+def test_the_prior_does_not_change_log_k(small: Case) -> None:
+    x = np.asarray(small.fresh.x)[0]
+    answers = [small.net.compare(x, prior=prior) for prior in (None, [0.1, 0.9])]
+    assert answers[0].log_k == answers[1].log_k
+    assert answers[0].probabilities[1] < answers[1].probabilities[1]
+
+
+def test_three_models_are_antisymmetric_and_transitive(three: Case) -> None:
+    x, net = three.fresh.x, three.net
+    names = three.net.names
+
+    def log_k(a: int, b: int) -> np.ndarray:
+        return net.log_bayes_factor(x, model=a, against=b)
+
+    # Differences of numbers of size 10: rounding of 1e-15.
+    for a, b, c in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+        np.testing.assert_allclose(log_k(a, b), -log_k(b, a), atol=1e-12)
+        np.testing.assert_allclose(log_k(a, b) + log_k(b, c), log_k(a, c), atol=1e-12)
+    np.testing.assert_array_equal(log_k(1, 1), 0)
+    np.testing.assert_array_equal(net.log_bayes_factor(x, model=names[2], against=names[1]), log_k(2, 1))
+    p = net.probabilities(x, prior=[1, 2, 5])
+    np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.log(p[:, 2] / p[:, 1]), log_k(2, 1) + np.log(5 / 2), atol=1e-9)
+
+
+def test_the_order_of_keys_does_not_matter(cloud: Case) -> None:
+    x = cloud.fresh.x
+    assert isinstance(x, dict)
+    swapped = {key: x[key] for key in reversed(x)}
+    assert list(swapped) != list(x)
+    np.testing.assert_array_equal(cloud.net.log_bayes_factor(swapped), cloud.net.log_bayes_factor(x))
+    first, second = ({key: value[0] for key, value in data.items()} for data in (x, swapped))
+    np.testing.assert_array_equal(cloud.net.compare(first).novelty, cloud.net.compare(second).novelty)
+    np.testing.assert_array_equal(cloud.net.error(first), cloud.net.error(second))
+
+
+def test_masks_are_used(cloud: Case) -> None:
+    x = cloud.fresh.x
+    assert isinstance(x, dict)
+    other = {**x, "mask": ~x["mask"]}
+    assert np.mean(cloud.net.log_bayes_factor(other) != cloud.net.log_bayes_factor(x)) > 0.9
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_numbers_that_are_not_finite(small: Case, bad: float) -> None:
+    x = np.zeros((4, 5))
+    x[2, 1] = bad
+    for ask in (small.net.log_bayes_factor, small.net.members, small.net.error, small.net.probabilities):
+        with pytest.raises(ValueError, match=r"x holds NaN or infinity in 1 of 4 observations, .*number 2"):
+            ask(x)
+    with pytest.raises(ValueError, match="NaN or infinity in 1 of 1 observations"):
+        small.net.compare(x[2])
+
+
+@pytest.mark.parametrize("size", [1e38, 1e300])
+def test_numbers_that_overflow(small: Case, size: float) -> None:
+    # Finite, but beyond what a network can be given: an error, or at least a number.
+    try:
+        log_k = small.net.log_bayes_factor(np.full((1, 5), size))
+    except ValueError as error:
+        assert "too large" in str(error) or "far" in str(error)  # noqa: PT017
+    else:
+        assert np.all(np.isfinite(log_k))
+
+
+@pytest.mark.parametrize(
+    ("x", "error", "message"),
+    [
+        (np.zeros((3, 4)), ValueError, r"x is an array of \(4,\) numbers.*trained on an array of \(5,\)"),
+        (
+            np.zeros((3, 5, 1)),
+            ValueError,
+            r"x is an array of \(5, 1\) numbers.*trained on an array of \(5,\)",
+        ),
+        (np.zeros(4), ValueError, r"x is an array of \(1,\) numbers.*trained on an array of \(5,\)"),
+        ({"x": np.zeros((3, 5))}, ValueError, r"x is a dict of 'x': \(5,\).*trained on an array"),
+        (np.array([[None] * 5]), TypeError, "x has dtype object; wanted numbers"),
+        (np.array([["1"] * 5]), TypeError, "x has dtype <U1; wanted numbers"),
+        (np.array(["1"] * 5), TypeError, "x has dtype <U1; wanted numbers"),
+        (np.zeros((1, 5), complex), TypeError, "complex128.*real and imaginary parts"),
+        ([[1.0] * 5, [1.0]], ValueError, "rows that differ in length"),
+        (None, TypeError, "x must be an array .*got None"),
+        (0.3, TypeError, "x must be an array .*got a float"),
+        (np.ma.masked_invalid(np.zeros((1, 5))), TypeError, "masked array would lose its mask"),
+        (np.ma.masked_invalid(np.zeros(5)), TypeError, "masked array would lose its mask"),
+    ],
+    ids=[
+        "width",
+        "axes",
+        "length",
+        "dict",
+        "object",
+        "strings",
+        "one of strings",
+        "complex",
+        "ragged",
+        "None",
+        "scalar",
+        "masked",
+        "one masked",
+    ],
+)
+def test_bad_observations(small: Case, x: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        small.net.log_bayes_factor(x)
+
+
+def test_bad_observations_in_a_dict(cloud: Case) -> None:
+    x = cloud.fresh.x
+    assert isinstance(x, dict)
+    wanted = r"this network was trained on a dict of 'x': \(5, 2\) numbers, 'mask': \(5,\) booleans"
+    with pytest.raises(ValueError, match=r"x is a dict of 'x': \(5, 2\) numbers per draw; " + wanted):
+        cloud.net.log_bayes_factor({"x": x["x"]})
+    with pytest.raises(ValueError, match=r"'mask': \(5,\) numbers per draw; " + wanted):
+        cloud.net.log_bayes_factor({**x, "mask": x["mask"].astype(float)})
+    with pytest.raises(ValueError, match=wanted):
+        cloud.net.log_bayes_factor(x["x"])
+    with pytest.raises(ValueError, match="differ in length"):
+        cloud.net.log_bayes_factor({**x, "mask": x["mask"][:3]})
+    broken = {**x, "x": np.where(np.arange(1_000)[:, None, None] == 5, np.nan, x["x"])}
+    with pytest.raises(ValueError, match=r"x\['x'\] holds NaN or infinity in 1 of 1000 .*number 5"):
+        cloud.net.log_bayes_factor(broken)
+
+
+@pytest.mark.parametrize(
+    "prior",
+    [[0.5], [0.2, 0.3, 0.5], [-0.5, 1.5], [np.nan, 1], [np.inf, 1], [0, 0], 0.5, [[0.5, 0.5]]],
+    ids=str,
+)
+def test_bad_priors(small: Case, prior: Any) -> None:
+    for ask in (small.net.probabilities, small.net.compare):
+        with pytest.raises(ValueError, match="wanted one probability for each of zero mean, free mean"):
+            ask(np.zeros(5), prior=prior)
+
+
+def test_unknown_models(small: Case) -> None:
+    with pytest.raises(
+        ValueError, match="there is no model 'trend'; the models are 'zero mean', 'free mean'"
+    ):
+        small.net.log_bayes_factor(np.zeros(5), model="trend")
+    with pytest.raises(ValueError, match="there is no model 2; the models are 0 to 1"):
+        small.net.log_bayes_factor(np.zeros(5), against=2)
+    with pytest.raises(TypeError, match=r"by its number or name, not by 1\.0"):
+        small.net.members(np.zeros(5), model=1.0)  # type: ignore[arg-type]
+
+
+def test_text_keeps_the_sign_convention(small: Case, three: Case) -> None:
+    text = repr(small.net)
+    assert "2 members" in text
+    assert "(5,) numbers" in text
+    assert "zero mean against free mean" not in text
+    for name in three.problem.models:
+        assert name.name in repr(three.net)
+
+
+def test_it_cannot_be_changed(small: Case) -> None:
+    with pytest.raises(AttributeError):
+        small.net.names = ("a", "b")  # type: ignore[misc]

@@ -1,0 +1,347 @@
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from html.parser import HTMLParser
+from importlib.resources import files
+
+import numpy as np
+import pytest
+
+from evidencenet import report
+from evidencenet.models import Model
+from evidencenet.report import write_report
+from evidencenet.simulate import simulate
+from evidencenet.train import train
+from evidencenet.training import Recipe
+from evidencenet.validation import validate
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+HOSTILE = ("<script>alert(1)</script>", '"&<b> onload="x" $x^2$ 模型\0', "</title></svg><img src=x>")
+
+
+class Page(HTMLParser):
+    """Every element, attribute and text of a page; complains about tags that do not match."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict]] = []
+        self.texts: list[str] = []
+        self.svg_texts: list[str] = []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"never closed: {self.open}"
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+        assert len(dict(attrs)) == len(attrs), f"an attribute twice: {attrs}"
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if "style" not in self.open:
+            (self.svg_texts if "svg" in self.open else self.texts).append(data)
+
+    @property
+    def words(self):
+        """All text outside figures, spaces made equal."""
+        return " ".join("".join(self.texts).split())
+
+    def tags(self):
+        return {tag for tag, _ in self.elements}
+
+    def ids(self):
+        return [attrs["id"] for _, attrs in self.elements if "id" in attrs]
+
+
+def shifted(name, shift):
+    return Model(name, lambda rng, n: rng.normal(size=(n, 3)) + shift)
+
+
+def trained(models):
+    sims = simulate(models, 10_000, seed=1, progress=False)
+    recipe = Recipe(epochs=2, batch=100)
+    return train(sims, recipe=recipe, baseline=True, members=2, seed=2, progress=False)
+
+
+@pytest.fixture(scope="module")
+def two():
+    models = [shifted("flat", 0.0), shifted("raised", 1.0)]
+    net = trained(models)
+    check = validate(net, simulate(models, 2000, seed=3, progress=False))
+    return net, check, net.compare(np.full(3, 0.95))
+
+
+@pytest.fixture(scope="module")
+def three():
+    models = [shifted("flat", 0.0), shifted("raised", 1.0), shifted("lowered", -1.0)]
+    net = trained(models)
+    check = validate(net, simulate(models, 3000, seed=3, progress=False))
+    return net, check, net.compare(np.full(3, 0.95))
+
+
+@pytest.fixture
+def written(tmp_path):
+    def write(*args, **options):
+        path = tmp_path / "report.html"
+        write_report(path, *args, **options)
+        return path.read_text(encoding="utf-8")
+
+    return write
+
+
+def renamed(parts, names):
+    return [replace(part, names=names[: len(part.names)]) for part in parts]
+
+
+@pytest.mark.parametrize("case", ["two", "three"])
+@pytest.mark.parametrize("with_check", [False, True])
+@pytest.mark.parametrize("with_answer", [False, True])
+def test_page_is_whole_and_alone(case, with_check, with_answer, request, written):
+    net, check, answer = request.getfixturevalue(case)
+    text = written(net, check if with_check else None, answer if with_answer else None)
+    page = Page(text)
+    ids = page.ids()
+    assert len(ids) == len(set(ids))
+    assert ("answer" in ids, "check" in ids) == (with_answer, with_check)
+    assert {"range", "training", "making"} <= set(ids)
+    figures = len(net.names) + 2 * with_check
+    assert sum(tag == "svg" for tag, _ in page.elements) == figures
+    for tag, attrs in page.elements:
+        for target in attrs.get("aria-labelledby", "").split():
+            assert target in ids
+        if tag == "svg":
+            assert attrs["role"] == "img"
+        assert not any(key.startswith("on") for key in attrs)
+        assert attrs.get("href", "#").startswith("#")
+    for target in re.findall(r"url\(#([^)]+)\)", text):
+        assert target in ids
+    assert not {"script", "link", "img", "iframe", "object"} & page.tags()
+    assert "http" not in text
+    assert "//" not in text
+    assert "@import" not in text
+    assert "nan" not in re.findall(r"\w+", page.words)
+
+
+def test_answer_comes_first_in_words(two, written):
+    net, check, answer = two
+    page = Page(written(net, check, answer))
+    words = page.words
+    log_k, error = answer.log_k, answer.error
+    assert log_k > 1.2
+    decimals = int(1 - np.floor(np.log10(error)))
+    assert f"{log_k:.{decimals}f} ± {error:.{decimals}f}" in words
+    decimals = int(1 - np.floor(np.log10(error / np.log(10))))
+    assert f"log10 K = {log_k / np.log(10):.{decimals}f} ± {error / np.log(10):.{decimals}f}" in words
+    assert f"The observation favours raised over flat, with odds of {np.exp(log_k):.3g} : 1:" in words
+    assert f"the odds are {np.exp(log_k - error):.3g} : 1 to {np.exp(log_k + error):.3g} : 1" in words
+    for p, novelty in zip(answer.probabilities, answer.novelty, strict=True):
+        assert f"{p:.3g}" in words
+        assert f"p = {novelty:.3g}" in words
+    order = [words.index(part) for part in ("favours", "Coverage", "vouch for", "How training went", "made")]
+    assert order == sorted(order)
+
+
+def test_check(two, written):
+    net, check, _ = two
+    words = Page(written(net, check)).words
+    assert check.passed
+    assert f"Coverage passed lowest p-value {check.coverage.p_value:.3g}" in words
+    assert f"{check.score.gain:.3f} ± {check.score.gain_error:.3f} nats of at most 0.693" in words
+    assert f"Log score {check.score.value:.4f} ± {check.score.error:.4f} nats" in words
+    low, high = (f"{end:.2f}".replace("-", "−") for end in (check.range.low, check.range.high))
+    assert f"{low} to {high} (natural log; 1,000 + 1,000 draws)" in words
+    assert "do not match" not in words
+    assert "no better than chance" not in words
+
+
+def test_failed_check(two, written):
+    net, check, _ = two
+    failed = (replace(check.coverage, passed=False, p_value=1e-9),)
+    score = replace(check.score, gain=0.001, gain_error=0.001)
+    words = Page(written(net, replace(check, coverages=failed, score=score))).words
+    assert "Coverage failed lowest p-value 1 × 10⁻⁹" in words
+    assert "The predicted probabilities do not match the draws." in words
+    assert "no better than chance" in words
+    few = (replace(check.coverage, mean_residual=float("nan"), std_residual=float("nan")),)
+    assert "too few draws" in Page(written(net, replace(check, coverages=few))).words
+
+
+def test_warnings_and_what_is_beyond_the_range(two, written):
+    net, _, answer = two
+    assert answer.warnings == ()
+    assert "extrapolates" not in Page(written(net, answer=answer)).words
+    far = net.compare(np.full(3, 9.0))
+    far = replace(far, warnings=(*far.warnings, "beware of <i>"))
+    words = Page(written(net, answer=far)).words
+    assert len(far.warnings) == 2
+    assert all(f"Warning. {warning}" in words for warning in far.warnings)
+    assert "if the network extrapolates well" in words
+
+
+def test_fresh_draws_may_confirm_what_held_out_draws_cannot(two, written):
+    net, check, answer = two
+    narrow = replace(answer, range=replace(answer.range, high=answer.log_k - 0.1), warnings=("beyond.",))
+    checked = Page(written(net, check, narrow)).words
+    assert check.range.contains(answer.log_k)
+    assert "reach farther" in checked
+    assert "extrapolates" not in checked
+    reached = replace(check, ranges=(narrow.range,))
+    assert "if the network extrapolates well" in Page(written(net, reached, narrow)).words
+
+
+def test_weak_and_uncertain_answers(two, written):
+    net, _, answer = two
+    words = Page(written(net, answer=replace(answer, log_k=-0.3, error=0.2))).words
+    assert "hardly tells flat and raised apart: odds of 1.35 : 1 for flat are barely worth" in words
+    assert "within two of its errors from 0: another ensemble might favour raised" in words
+    words = Page(written(net, answer=replace(answer, log_k=-2.0, error=float("nan")))).words
+    assert "favours flat over raised" in words
+    assert "within two of its errors" not in words
+    assert "−2 (no error: a single member)" in words
+    assert "The odds carry no error" in words
+
+
+def test_where_the_observation_lies(two, written):
+    net, check, answer = two
+    words = Page(written(net, check, answer)).words
+    log_k, label = check.log_k[:, 1], check.label
+    above, below = np.sum(log_k[label == 0] >= answer.log_k), np.sum(log_k[label == 1] <= answer.log_k)
+    assert f"Draws of flat with a log K as large as observed{above:,} of 1,000" in words
+    assert f"Draws of raised with a log K as small as observed{below:,} of 1,000" in words
+    held = net.held_out
+    above = np.sum(held.log_k[held.label == 0, 1] >= answer.log_k)
+    assert f"as large as observed{above} of 500 (" in Page(written(net, answer=answer)).words
+
+
+def test_failed_draws_move_the_fresh_draws_with_the_observation(two, written):
+    net, check, _ = two
+    fails = replace(net, log_valid=np.log([1.0, 0.5]))
+    answer = fails.compare(np.full(3, 0.95))
+    words = Page(written(fails, check, answer)).words
+    log_k = check.log_k[:, 1] + np.log(0.5)
+    above = np.sum(log_k[check.label == 0] >= answer.log_k)
+    assert 0 < above != np.sum(check.log_k[check.label == 0, 1] >= answer.log_k)
+    assert f"as large as observed{above:,} of 1,000" in words
+    assert f"{check.range.high + np.log(0.5):.2f} (natural log" in words
+    assert "Failed drawsflat 0%, raised 50%" in words
+
+
+def test_three_models(three, written):
+    net, check, answer = three
+    page = Page(written(net, check, answer))
+    assert "The observation favours raised over flat" in page.words
+    assert "Blind coverage of" in page.words
+    assert "the worst" in page.words
+    assert page.words.split("All numbers")[0].count("passed") == 4
+    assert {"log-k-1-title", "log-k-2-title"} <= set(page.ids())
+    assert np.argmax(answer.probabilities) == 1
+    order = [name for name in re.findall(r"flat|raised|lowered", page.words.split("ln K")[1])[:4]]
+    assert order == ["raised", "flat", "lowered", "flat"]
+
+
+def test_error_is_not_claimed_for_a_pair_without_one(three, written):
+    net, _, answer = three
+    swapped = replace(answer, log_k=np.array([0.0, 5.0, 3.0]), error=np.array([0.0, 0.1, 0.1]))
+    words = Page(written(net, answer=swapped)).words
+    assert f"favours raised over lowered, with odds of {np.exp(2.0):.3g} : 1" in words
+    assert "The odds carry no error" in words
+
+
+def test_how_it_was_made(two, written):
+    net, *_ = two
+    words = Page(written(net)).words
+    for part in (
+        "LPopExponential, alpha = 2.0, beta = 1.0",
+        "Dense, width = None, hidden = 16, norm = False",
+        "Gaussians fitted to the draws of each model",
+        "9,000 (flat 50%, raised 50%), in batches of 100",
+        "1,000, for early stopping",
+        "an array of (3,) numbers per draw",
+        f"numpy {np.__version__}",
+    ):
+        assert part in words
+    for i, best in enumerate(net.history.best_epoch):
+        assert f"{best} of 2 {net.history.score[i, best]:.5f}" in words
+
+
+def test_what_was_tried(two, written):
+    from evidencenet.choice import Choice, Trial
+
+    net, *_ = two
+    assert "What was tried" not in Page(written(net)).words
+    choice = Choice((Trial("plain <b>", 0.5, 1.0), Trial("guided", 0.4, 2.0)), 1234)
+    words = Page(written(replace(net, choice=choice))).words
+    assert "plain <b> 0.500001.0 guided taken 0.400002.0" in words
+    assert "On 1,234 draws each" in words
+
+
+@pytest.mark.parametrize("case", ["two", "three"])
+def test_hostile_names(case, request, written):
+    parts = renamed(request.getfixturevalue(case), HOSTILE)
+    plain = Page(written(*request.getfixturevalue(case)))
+    page = Page(written(*parts, title="<i>Title</i> & more"))
+    assert page.tags() == plain.tags()
+    assert page.words.count("<i>Title</i> & more") == 2
+    for name in parts[0].names:
+        assert " ".join(name.replace("\0", "\ufffd").split()) in page.words.replace("\0", "\ufffd")
+    for name in HOSTILE[:2]:
+        assert f"drawn from {name[:13]}…{name[-10:]}".replace("\0", " ") in page.svg_texts
+
+
+def test_same_page_every_time(two, written):
+    assert written(*two) == written(*two)
+    assert written(*two) != written(*two[:2])
+
+
+def test_pyplot_is_left_alone(tmp_path):
+    code = """
+import sys, numpy as np, evidencenet.report as r
+assert not {"matplotlib", "jinja2"} & set(sys.modules), "imported too early"
+from evidencenet.svg import inline_svg
+inline_svg(lambda axis: axis.plot([1, 2]), (3, 3), name="a", title="b", text="c")
+sys.exit("matplotlib.pyplot" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_an_old_report_survives_a_failure(two, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    write_report(path, two[0])
+    old = path.read_text(encoding="utf-8")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(report.os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_report(path, *two)
+    assert path.read_text(encoding="utf-8") == old
+    assert [found.name for found in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_bad_input(two, three, tmp_path):
+    net, _, answer = two
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*missing. Make it first"):
+        write_report(tmp_path / "missing" / "report.html", net)
+    with pytest.raises(
+        TypeError, match=r"wanted an instance of Validation, got a Comparison. Without a check"
+    ):
+        write_report(tmp_path / "report.html", net, answer)
+    with pytest.raises(TypeError, match="wanted an instance of EvidenceNetwork, got None"):
+        write_report(tmp_path / "report.html", None)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"the Validation is about \('flat', 'raised', 'lowered'\)"):
+        write_report(tmp_path / "report.html", net, three[1])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_template_is_in_the_package():
+    names = {found.name for found in files("evidencenet").joinpath("templates").iterdir()}
+    assert {"report.html.jinja", "report.css"} <= names
