@@ -31,6 +31,8 @@ ORDER = [
     "coverage",
     "trust",
     "novelty",
+    "checkpoints",
+    "recipe",
     "training",
     "choice",
     "comparison",

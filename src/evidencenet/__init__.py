@@ -8,11 +8,11 @@ from evidencenet.comparison import Comparison as Comparison
 from evidencenet.coverage import coverage as coverage
 from evidencenet.estimator import EvidenceNetwork as EvidenceNetwork
 from evidencenet.models import Model as Model
+from evidencenet.recipe import Recipe as Recipe
 from evidencenet.report import write_report as write_report
 from evidencenet.saving import load as load
 from evidencenet.simulate import SimulationError as SimulationError
 from evidencenet.simulate import simulate as simulate
 from evidencenet.simulations import Simulations as Simulations
 from evidencenet.train import train as train
-from evidencenet.training import Recipe as Recipe
 from evidencenet.validation import validate as validate

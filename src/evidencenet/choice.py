@@ -68,7 +68,11 @@ class Choice:
 
 
 def choose(
-    first: Plan, rounds: Sequence[Callable[[Plan], Sequence[Plan]]], run: Callable[[Plan], float], draws: int
+    first: Plan,
+    rounds: Sequence[Callable[[Plan], Sequence[Plan]]],
+    run: Callable[[Plan], float],
+    draws: int,
+    tell: Callable[[int, Plan], None] = lambda tried, best: None,
 ) -> tuple[Plan, Choice]:
     """Improve a plan round by round.
 
@@ -82,6 +86,8 @@ def choose(
         Tries a plan: its held-out score.
     draws
         How many draws a trial uses, for the record.
+    tell
+        Called after each round with the number of plans tried so far, and the best one.
 
     Returns
     -------
@@ -102,4 +108,5 @@ def choose(
             for plan in new:
                 if trials[plan].score < trials[best].score - _LEAST_GAIN:
                     best = plan
+            tell(len(trials), best)
     return best, Choice(tuple(trials.values()), str(best), draws)

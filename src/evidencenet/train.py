@@ -1,23 +1,27 @@
 """`train`: from simulations to an `EvidenceNetwork`."""
 
 import operator
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.batches import Chunk, Shuffled, in_blocks
+from evidencenet.checkpoints import fingerprint
 from evidencenet.choice import Choice, Plan, choose
 from evidencenet.data import Data, arrays_of, as_data, layout, layout_text, map_arrays
 from evidencenet.estimator import EvidenceNetwork, HeldOut
 from evidencenet.moments import LARGEST, Moments
 from evidencenet.novelty import Novelty
 from evidencenet.progress import Progress
+from evidencenet.recipe import MOST_OPERATIONS, Recipe
 from evidencenet.scaling import Scaling
 from evidencenet.simulations import Simulations
-from evidencenet.training import MOST_OPERATIONS, Recipe, Trained, train_ensemble
+from evidencenet.training import Checkpoint, Trained, train_ensemble
 
 Augment = Callable[[np.random.Generator, Data], Data]
 
@@ -44,6 +48,7 @@ def train(
     augment: Augment | None = None,
     seed: int = 0,
     progress: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> EvidenceNetwork:
     """Train an ensemble of networks to tell the models apart, and so to give log Bayes factors.
 
@@ -74,6 +79,9 @@ def train(
         The same seed on the same machine gives the same network, to the bit.
     progress
         Show a bar (or, where there is no terminal, a few lines) on standard error.
+    checkpoint
+        A file that holds the state of the training after each epoch. If it is there already, training goes
+        on where it was cut off, to the same network as without a break; it is removed in the end.
 
     Returns
     -------
@@ -101,7 +109,9 @@ def train(
     options = natural(draws.example) if given is None else [given]
     outputs = losses.outputs(len(sims.names))
 
-    def fit(data: _Prepared, recipe: Recipe, members: int, progress: bool) -> Trained:
+    def fit(
+        data: _Prepared, recipe: Recipe, members: int, progress: bool, kept: Checkpoint | None = None
+    ) -> Trained:
         plan = data.plan
         return train_ensemble(
             plan.network,
@@ -113,6 +123,7 @@ def train(
             members=members,
             seed=seeds[2],
             progress=progress,
+            checkpoint=kept,
         )
 
     def sized(data: _Prepared, most: float = MOST_OPERATIONS) -> Recipe:
@@ -131,13 +142,23 @@ def train(
             trained = fit(data, replace(short, epochs=epochs), 1, progress=False)
             return float(np.nanmin(trained.history.score))
 
-        with Progress("choosing", 1, enabled=progress) as bar:
-            plan, choice = choose(
-                plan, _rounds(options, loss, baseline, draws.features), attempt, len(few.training)
-            )
-            bar.update(1, taken=str(plan))
+        rounds = _rounds(options, loss, baseline, draws.features)
+        with Progress("choosing", len(options) + 4, enabled=progress) as bar:
+
+            def tell(tried: int, best: Plan) -> None:
+                bar.update(tried, best=str(best))
+
+            plan, choice = choose(plan, rounds, attempt, len(few.training), tell)
     data = draws.prepared(plan)
-    trained = fit(data, sized(data), members, progress)
+    final = sized(data)
+    kept = None
+    if checkpoint is not None:
+        settings = (str(plan), repr(final), members, seeds)
+        some = map_arrays(lambda array: array[::1000], sims.x)
+        kept = Checkpoint(checkpoint, fingerprint(settings, sims.model, sims.log_weight, some))
+    trained = fit(data, final, members, progress, kept)
+    if checkpoint is not None:
+        Path(checkpoint).unlink(missing_ok=True)
     return _finished(sims, data, trained, choice)
 
 

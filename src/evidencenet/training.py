@@ -4,9 +4,9 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -14,128 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from evidencenet import networks
+from evidencenet import checkpoints, networks
 from evidencenet.batches import Chunk, Source
 from evidencenet.progress import Progress
-
-# Draws that a member sees in all, however few there are, if no number of epochs is named; and the arithmetic
-# that this may take: about 15 s on one core.
-_PASSES = 4e6
-MOST_OPERATIONS = 1.5e12
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to train.
-
-    Parameters
-    ----------
-    epochs
-        Times that all training draws are seen; None chooses by the number of draws, so that small
-        sets are seen more often.
-    batch
-        Draws in a minibatch; None is a hundredth of the training draws, between 32 and 1000.
-    learning_rate
-        The largest learning rate.
-    schedule
-        ``"cosine"``: warm-up over the first 5% of steps, then down to zero along a cosine;
-        ``"exponential"``: down by a factor of 0.95 in 5000 steps, as in the paper.
-    weight_decay
-        Of weight matrices, decoupled from the gradient (AdamW).
-    clip
-        Largest norm of a gradient; None does not clip.
-    patience
-        A member stops after so many epochs without a better held-out score.
-    held_out
-        Fraction of the draws kept for early stopping, at most 50,000 of them.
-    network
-        The architecture that goes with the recipe, if it has one of its own.
-
-    Examples
-    --------
-    >>> Recipe(epochs=3).batch is None
-    True
-    """
-
-    epochs: int | None = None
-    batch: int | None = None
-    learning_rate: float = 1e-2
-    schedule: Literal["cosine", "exponential"] = "cosine"
-    weight_decay: float = 0.1
-    clip: float | None = 1.0
-    patience: int = 10
-    held_out: float = 0.1
-    network: networks.Architecture | None = None
-
-    def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "patience"):
-            value = getattr(self, name)
-            if value is None and name != "patience":
-                continue
-            if not isinstance(value, int | float | np.integer) or not (value >= 1 and value % 1 == 0):
-                raise ValueError(f"Recipe: {name} = {value}; wanted a whole number, 1 or more.")
-            object.__setattr__(self, name, int(value))
-        if not 0 < self.learning_rate < np.inf:
-            raise ValueError(f"Recipe: learning_rate = {self.learning_rate}; wanted a finite number above 0.")
-        if not 0 <= self.weight_decay < np.inf:
-            raise ValueError(f"Recipe: weight_decay = {self.weight_decay}; wanted 0 or more, finite.")
-        if self.clip is not None and not self.clip > 0:
-            raise ValueError(f"Recipe: clip = {self.clip}; wanted a number above 0, or None.")
-        if not 0 < self.held_out < 1:
-            raise ValueError(f"Recipe: held_out = {self.held_out}; wanted a fraction between 0 and 1.")
-        if self.schedule not in ("cosine", "exponential"):
-            raise ValueError(f'Recipe: schedule = {self.schedule!r}; wanted "cosine" or "exponential".')
-
-    @staticmethod
-    def paper() -> "Recipe":
-        """Return the recipe of Jeffrey & Wandelt (2023): Adam, batches of 100, batch normalisation."""
-        return Recipe(
-            epochs=20,
-            batch=100,
-            learning_rate=1e-4,
-            schedule="exponential",
-            weight_decay=0.0,
-            clip=None,
-            patience=20,
-            network=networks.Dense(norm=True),
-        )
-
-    def for_draws(self, n: int, *, operations: float = 0.0, most: float = MOST_OPERATIONS) -> "Recipe":
-        """Fill in what was left to the number of training draws.
-
-        Parameters
-        ----------
-        n
-            Training draws.
-        operations
-            Arithmetic to train on one of them.
-        most
-            Arithmetic that one member may take, if no number of epochs was named.
-        """
-        batch = self.batch or int(np.clip(n // 100, 32, 1000))
-        if n < batch:
-            raise ValueError(
-                f"{n} draws are left for training, less than one batch of {batch}. Simulate more "
-                f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
-            )
-        affordable = most / max(operations * n, 1.0)
-        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), 3, 60))
-        return replace(self, batch=batch, epochs=epochs)
-
-    def optimiser(self, steps: int) -> optax.GradientTransformation:
-        """Make the optimiser for so many steps in all."""
-        rate: Any
-        if self.schedule == "cosine":
-            warm_up = max(1, steps // 20)
-            rate = optax.warmup_cosine_decay_schedule(
-                0.0, self.learning_rate, warm_up, max(steps, warm_up + 1)
-            )
-        else:
-            rate = optax.exponential_decay(self.learning_rate, 5000, 0.95)
-        clip = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
-        # Only matrices decay: to shrink a bias or a scale of normalisation regularises nothing.
-        matrices = partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
-        return optax.chain(*clip, optax.adamw(rate, weight_decay=self.weight_decay, mask=matrices))
+from evidencenet.recipe import Recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +85,13 @@ class Trained(NamedTuple):
     history: History
 
 
+class Checkpoint(NamedTuple):
+    """A file for the state of training, and the fingerprint of the run."""
+
+    path: str | os.PathLike[str]
+    run: str
+
+
 class _Member(NamedTuple):
     """All that changes while a member trains."""
 
@@ -245,6 +134,7 @@ def train_ensemble(
     members: int,
     seed: int,
     progress: bool,
+    checkpoint: Checkpoint | None = None,
 ) -> Trained:
     """Train `members` networks from different initial weights on the same chunks.
 
@@ -266,6 +156,8 @@ def train_ensemble(
         With `epochs` and `batch` filled in.
     members, seed, progress
         As in `evidencenet.train`.
+    checkpoint
+        Where to keep the state after each epoch, and which run it belongs to.
     """
     if recipe.epochs is None:
         raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
@@ -298,15 +190,15 @@ def train_ensemble(
     records = [
         _Record(_Member(*start, optimiser.init(start[0])), start, 0, [np.nan], [score]) for start in starts
     ]
-    seconds = []
+    seconds = _resume(checkpoint, records)
     draws = source.steps * source.batch
     with (
         ThreadPoolExecutor(min(members, os.cpu_count() or 1)) as pool,
         ThreadPoolExecutor(1) as reader,
         Progress("training", recipe.epochs * draws * members, enabled=progress) as bar,
     ):
-        done = 0
-        for epoch in range(recipe.epochs):
+        done = draws * members * len(seconds)
+        for epoch in range(len(seconds), recipe.epochs):
             active = [record for record in records if not record.finished(recipe.patience)]
             if not active:
                 break
@@ -320,8 +212,10 @@ def train_ensemble(
                 active, np.mean(losses, axis=0), pool.map(evaluate, active), strict=True
             ):
                 record.note(float(value), score)
+            bar.update(done, **_fields(epoch, losses, records))
             seconds.append(time.perf_counter() - clock)
-        bar.update(recipe.epochs * draws * members, **_fields(epoch, losses, records))
+            if checkpoint is not None:
+                _keep(checkpoint, records, seconds)
     weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(record.best for record in records))
     best_epoch = np.array([record.best_epoch for record in records])
     history = History(
@@ -338,6 +232,34 @@ def train_ensemble(
         better = [_significant(before - costs(1.0, *record.best), importance) for record in records]
         gain = np.array(better, dtype=float)
     return Trained(eqx.combine(weights, fixed), states, gain, history)
+
+
+def _keep(checkpoint: Checkpoint, records: list[_Record], seconds: list[float]) -> None:
+    curves = {
+        "losses": _padded([record.losses for record in records]),
+        "scores": _padded([record.scores for record in records]),
+        "best_epoch": np.array([record.best_epoch for record in records]),
+        "seconds": np.array(seconds),
+    }
+    trees = [(record.member, record.best) for record in records]
+    checkpoints.save(checkpoint.path, checkpoint.run, trees, curves)
+
+
+def _resume(checkpoint: Checkpoint | None, records: list[_Record]) -> list[float]:
+    """Set the records to what the checkpoint holds, if there is one: the seconds of each epoch done."""
+    trees = [(record.member, record.best) for record in records]
+    found = checkpoint and checkpoints.load(checkpoint.path, checkpoint.run, trees)
+    if not found:
+        return []
+    trees, curves = found
+    for record, (member, best), losses, scores, best_epoch in zip(
+        records, trees, curves["losses"], curves["scores"], curves["best_epoch"], strict=True
+    ):
+        # NaN stands for epochs after a member had stopped; the first loss is NaN too.
+        seen = int(np.sum(~np.isnan(scores)))
+        record.member, record.best, record.best_epoch = member, best, int(best_epoch)
+        record.losses, record.scores = losses[:seen].tolist(), scores[:seen].tolist()
+    return list(map(float, curves["seconds"]))
 
 
 def _significant(gained: np.ndarray, weight: np.ndarray) -> bool:

@@ -1,0 +1,130 @@
+"""`Recipe`: how to train, apart from what is trained."""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import optax
+
+from evidencenet import networks
+
+# Draws that a member sees in all, however few there are, if no number of epochs is named; and the arithmetic
+# that this may take: about 15 s on one core.
+_PASSES = 4e6
+MOST_OPERATIONS = 1.5e12
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.
+
+    Parameters
+    ----------
+    epochs
+        Times that all training draws are seen; None chooses by the number of draws, so that small
+        sets are seen more often.
+    batch
+        Draws in a minibatch; None is a hundredth of the training draws, between 32 and 1000.
+    learning_rate
+        The largest learning rate.
+    schedule
+        ``"cosine"``: warm-up over the first 5% of steps, then down to zero along a cosine;
+        ``"exponential"``: down by a factor of 0.95 in 5000 steps, as in the paper.
+    weight_decay
+        Of weight matrices, decoupled from the gradient (AdamW).
+    clip
+        Largest norm of a gradient; None does not clip.
+    patience
+        A member stops after so many epochs without a better held-out score.
+    held_out
+        Fraction of the draws kept for early stopping, at most 50,000 of them.
+    network
+        The architecture that goes with the recipe, if it has one of its own.
+
+    Examples
+    --------
+    >>> Recipe(epochs=3).batch is None
+    True
+    """
+
+    epochs: int | None = None
+    batch: int | None = None
+    learning_rate: float = 1e-2
+    schedule: Literal["cosine", "exponential"] = "cosine"
+    weight_decay: float = 0.1
+    clip: float | None = 1.0
+    patience: int = 10
+    held_out: float = 0.1
+    network: networks.Architecture | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "patience"):
+            value = getattr(self, name)
+            if value is None and name != "patience":
+                continue
+            if not isinstance(value, int | float | np.integer) or not (value >= 1 and value % 1 == 0):
+                raise ValueError(f"Recipe: {name} = {value}; wanted a whole number, 1 or more.")
+            object.__setattr__(self, name, int(value))
+        if not 0 < self.learning_rate < np.inf:
+            raise ValueError(f"Recipe: learning_rate = {self.learning_rate}; wanted a finite number above 0.")
+        if not 0 <= self.weight_decay < np.inf:
+            raise ValueError(f"Recipe: weight_decay = {self.weight_decay}; wanted 0 or more, finite.")
+        if self.clip is not None and not self.clip > 0:
+            raise ValueError(f"Recipe: clip = {self.clip}; wanted a number above 0, or None.")
+        if not 0 < self.held_out < 1:
+            raise ValueError(f"Recipe: held_out = {self.held_out}; wanted a fraction between 0 and 1.")
+        if self.schedule not in ("cosine", "exponential"):
+            raise ValueError(f'Recipe: schedule = {self.schedule!r}; wanted "cosine" or "exponential".')
+
+    @staticmethod
+    def paper() -> "Recipe":
+        """Return the recipe of Jeffrey & Wandelt (2023): Adam, batches of 100, batch normalisation."""
+        return Recipe(
+            epochs=20,
+            batch=100,
+            learning_rate=1e-4,
+            schedule="exponential",
+            weight_decay=0.0,
+            clip=None,
+            patience=20,
+            network=networks.Dense(norm=True),
+        )
+
+    def for_draws(self, n: int, *, operations: float = 0.0, most: float = MOST_OPERATIONS) -> "Recipe":
+        """Fill in what was left to the number of training draws.
+
+        Parameters
+        ----------
+        n
+            Training draws.
+        operations
+            Arithmetic to train on one of them.
+        most
+            Arithmetic that one member may take, if no number of epochs was named.
+        """
+        batch = self.batch or int(np.clip(n // 100, 32, 1000))
+        if n < batch:
+            raise ValueError(
+                f"{n} draws are left for training, less than one batch of {batch}. Simulate more "
+                f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
+            )
+        affordable = most / max(operations * n, 1.0)
+        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), 3, 60))
+        return replace(self, batch=batch, epochs=epochs)
+
+    def optimiser(self, steps: int) -> optax.GradientTransformation:
+        """Make the optimiser for so many steps in all."""
+        rate: Any
+        if self.schedule == "cosine":
+            warm_up = max(1, steps // 20)
+            rate = optax.warmup_cosine_decay_schedule(
+                0.0, self.learning_rate, warm_up, max(steps, warm_up + 1)
+            )
+        else:
+            rate = optax.exponential_decay(self.learning_rate, 5000, 0.95)
+        clip = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
+        # Only matrices decay: to shrink a bias or a scale of normalisation regularises nothing.
+        matrices = partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
+        return optax.chain(*clip, optax.adamw(rate, weight_decay=self.weight_decay, mask=matrices))
