@@ -9,6 +9,7 @@ called as ``module(x, state)``, inside a ``vmap`` over the axis ``"batch"``, and
 import itertools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -26,7 +27,7 @@ AXIS = "batch"
 class Dense:
     """The dense network of Jeffrey & Wandelt (2023): a wide layer, then narrow ones with one skip.
 
-    Six dense layers with LeakyReLU(0.1). Arrays of any shape, and dicts of arrays, are flattened.
+    Six dense layers in all. Arrays of any shape, and dicts of arrays, are flattened.
 
     Parameters
     ----------
@@ -35,8 +36,8 @@ class Dense:
     hidden
         Units of the four layers that follow.
     norm
-        Batch normalisation after the first four layers, as in the paper. Off by default: training is half
-        as fast again without it.
+        Batch normalisation after the first four layers and LeakyReLU(0.1), as in the paper; else no
+        normalisation and GELU, which trains faster and is more accurate.
 
     Examples
     --------
@@ -118,7 +119,7 @@ class Sequence:
         The sequence is also averaged over so many parts, since the place may matter.
     """
 
-    width: int = 24
+    width: int = 16
     hidden: int = 64
     kernel: int = 5
     depth: int = 2
@@ -311,8 +312,11 @@ class _ConvolutionNetwork(eqx.Module):
         there = jnp.ones(values.shape[:-1]) if mask is None else mask.astype(values.dtype)
         # A channel of ones tells inside from padding.
         h = jnp.concatenate([values * there[..., None], there[..., None]], axis=-1)
-        for layer in self.layers:
-            h = _act(layer(_windows(h, self.window))) * there[..., None]
+        for i, layer in enumerate(self.layers):
+            # After the first layer every second place will do, at half the cost (a quarter for images).
+            step = 1 if i == 0 else 2
+            there = there[(slice(None, None, step),) * len(self.window)]
+            h = _act(layer(_windows(h, self.window, step))) * there[..., None]
         count = jnp.maximum(jnp.sum(there), 1)
         axes = tuple(range(h.ndim - 1))
         pooled = [jnp.sum(h, axis=axes) / count, jnp.sum(h * h, axis=axes) / count]
@@ -320,8 +324,8 @@ class _ConvolutionNetwork(eqx.Module):
         return 0.1 * self.last(self.pooled(jnp.concatenate(pooled)))
 
 
-def _windows(x: jax.Array, window: tuple[int, ...]) -> jax.Array:
-    """All neighbours of each place side by side, (..., C · window), with zeros beyond the edge.
+def _windows(x: jax.Array, window: tuple[int, ...], step: int) -> jax.Array:
+    """All neighbours of every `step`-th place side by side, (..., C · window), with zeros beyond the edge.
 
     A convolution is then one matrix product. XLA's own has a very slow gradient inside a scan on CPU.
     """
@@ -331,7 +335,7 @@ def _windows(x: jax.Array, window: tuple[int, ...]) -> jax.Array:
         padded = jnp.pad(x, padding)
         length = x.shape[axis]
         x = jnp.concatenate(
-            [jax.lax.slice_in_dim(padded, i, i + length, axis=axis) for i in range(size)], axis=-1
+            [jax.lax.slice_in_dim(padded, i, i + length, step, axis) for i in range(size)], axis=-1
         )
     return x
 
@@ -360,14 +364,16 @@ class _DenseNetwork(eqx.Module):
             h, state = self.norms[i](h, state)
             return h
 
-        h = norm(0, _act(self.layers[0](flatten(x))))
-        skip = norm(1, _act(self.layers[1](h)))
-        h = norm(2, _act(self.layers[2](skip)))
-        h = norm(3, _act(self.layers[3](h)) + skip)
-        h = _act(self.layers[4](h))
+        act = _act if self.norms is None else partial(jax.nn.leaky_relu, negative_slope=0.1)
+        h = norm(0, act(self.layers[0](flatten(x))))
+        skip = norm(1, act(self.layers[1](h)))
+        h = norm(2, act(self.layers[2](skip)))
+        h = norm(3, act(self.layers[3](h)) + skip)
+        h = act(self.layers[4](h))
         raw = 0.1 * self.layers[5](h)
         return raw if self.norms is None else (raw, state)
 
 
 def _act(x: jax.Array) -> jax.Array:
-    return jax.nn.leaky_relu(x, 0.1)
+    # Smooth, as log K is: on exchangeable data it halved the excess score of LeakyReLU.
+    return jax.nn.gelu(x)

@@ -30,7 +30,7 @@ _HELD_OUT_BLOCK = 5_000
 # Plans are tried on so many draws, with so much arithmetic at most: seconds, not minutes.
 _TRIAL_DRAWS = 50_000
 _TRIAL_PASSES = 10
-_TRIAL_OPERATIONS = 2e11
+_TRIAL_OPERATIONS = 5e10
 # Parts of the training draws that are left out in turn, for the error of the baseline.
 _FOLDS = 8
 # The scale of the data need not be known better than to a few parts in a thousand.
@@ -128,7 +128,8 @@ def train(
 
     def sized(data: _Prepared, most: float = MOST_OPERATIONS) -> Recipe:
         operations = networks.operations(data.plan.network, data.draws.example, outputs)
-        return named.for_draws(len(data.draws.training), operations=operations, most=most)
+        shared = isinstance(data.plan.network, networks.PLACE_BLIND)
+        return named.for_draws(len(data.draws.training), operations=operations, most=most, shared=shared)
 
     plan = Plan(options[0], loss or losses.LPopExponential(), baseline=bool(baseline))
     choice = None
