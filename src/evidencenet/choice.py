@@ -4,7 +4,8 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
 
 import numpy as np
 
@@ -24,11 +25,23 @@ class Plan:
     baseline: bool = False
 
     def __str__(self) -> str:
-        network = getattr(self.network, "__name__", type(self.network).__name__)
-        loss = losses.to_dict(self.loss)
-        alpha = f"({loss['alpha']:g})" if "alpha" in loss else ""
         scaling = "asinh" if self.squash else "standardised"
-        return f"{network}, {scaling}, {loss['name']}{alpha}{', on Gaussians' if self.baseline else ''}"
+        parts = [
+            _short(self.network),
+            scaling,
+            _short(self.loss),
+            *(["on Gaussians"] if self.baseline else []),
+        ]
+        return ", ".join(parts)
+
+
+def _short(thing: Any) -> str:
+    """Name a network or loss, with those of its settings that are not the usual ones."""
+    if not is_dataclass(thing) or isinstance(thing, type):
+        return str(getattr(thing, "__name__", type(thing).__name__))
+    values = [(item, getattr(thing, item.name)) for item in fields(thing)]
+    special = [f"{item.name}={value!r}" for item, value in values if value != item.default]
+    return type(thing).__name__ + (f"({', '.join(special)})" if special else "")
 
 
 @dataclass(frozen=True)

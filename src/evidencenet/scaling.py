@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from evidencenet.data import Data
+from evidencenet.data import Data, arrays_of
 
 _PARTS = ("shift", "factor", "logarithm")
 _BLOCK_ROWS = 50_000
@@ -97,6 +97,22 @@ class Scaling:
         return Scaling(shift_tree, factor_tree, logarithm_tree, squash)
 
 
+def has_outliers(x: Data) -> bool:
+    """Say whether some number of a draw often lies far out, so that `squash` may help.
+
+    That is, whether more than one in a thousand of its values lies more than six of its robust standard
+    deviations from the median (of a normal law, one in 5e8), or it spreads over decades.
+    """
+    for array in arrays_of(x):
+        if array.dtype == bool:
+            continue
+        shift, factor, logarithm = _fitted(array, None, squash=True, shared=False)
+        far = np.mean(np.abs((array - shift) * factor) > 6, axis=0)
+        if np.any(logarithm | (far > 1e-3)):
+            return True
+    return False
+
+
 def _fitted(x: np.ndarray, mask: np.ndarray | None, squash: bool, shared: bool) -> tuple[Any, Any, Any]:
     if x.dtype == bool:
         return None, None, None
@@ -115,7 +131,7 @@ def _fitted(x: np.ndarray, mask: np.ndarray | None, squash: bool, shared: bool) 
             np.where(take > 0, np.log(np.where(take > 0, q, 1.0)), q) for q in (first, middle, third)
         )
         shift, spread = middle, (third - first) / _QUARTILES
-        # More than half of the numbers are the same: the quartiles say nothing of the others.
+        # Where more than half of the numbers are the same, the quartiles say nothing of the others.
         spread = np.where(spread > 0, spread, np.std(x, axis=0, dtype=np.float64))
     else:
         shift, spread = _moments(x)

@@ -19,7 +19,7 @@ from evidencenet.moments import LARGEST, Moments
 from evidencenet.novelty import Novelty
 from evidencenet.progress import Progress
 from evidencenet.recipe import MOST_OPERATIONS, Recipe
-from evidencenet.scaling import Scaling
+from evidencenet.scaling import Scaling, has_outliers
 from evidencenet.simulations import Simulations
 from evidencenet.training import Checkpoint, Trained, train_ensemble
 
@@ -35,6 +35,7 @@ _TRIAL_OPERATIONS = 5e10
 _FOLDS = 8
 # The scale of the data need not be known better than to a few parts in a thousand.
 _SCALING_DRAWS = 100_000
+_OUTLIER_DRAWS = 10_000
 
 
 def train(
@@ -143,8 +144,9 @@ def train(
             trained = fit(data, replace(short, epochs=epochs), 1, progress=False)
             return float(np.nanmin(trained.history.score))
 
-        rounds = _rounds(options, loss, baseline, draws.features)
-        with Progress("choosing", len(options) + 4, enabled=progress) as bar:
+        rounds = _rounds(options, loss, baseline, few)
+        most = len(rounds[0](plan)) + len(options) - 1 + (loss is None)
+        with Progress("choosing", most, enabled=progress) as bar:
 
             def tell(tried: int, best: Plan) -> None:
                 bar.update(tried, best=str(best))
@@ -186,15 +188,17 @@ def natural(x: Data) -> list[networks.Architecture]:
 
 
 def _rounds(
-    options: list[networks.Architecture], loss: losses.Loss | None, baseline: bool | None, features: int
+    options: list[networks.Architecture], loss: losses.Loss | None, baseline: bool | None, draws: "_Draws"
 ) -> list[Callable[[Plan], list[Plan]]]:
     """Alternatives to try, one thing after the other, within what the caller has not fixed."""
-    gaussian = [bool(baseline)] if baseline is not None or features > LARGEST else [False, True]
+    gaussian = [bool(baseline)] if baseline is not None or draws.features > LARGEST else [False, True]
     if isinstance(loss, losses.Asymmetric):
         gaussian = [False]
+    some = map_arrays(lambda array: array[draws.training[:_OUTLIER_DRAWS]], draws.sims.x)
+    squashes = [False, True] if has_outliers(some) else [False]
 
     def inputs(plan: Plan) -> list[Plan]:
-        return [replace(plan, squash=squash, baseline=base) for squash in (False, True) for base in gaussian]
+        return [replace(plan, squash=squash, baseline=base) for squash in squashes for base in gaussian]
 
     def architectures(plan: Plan) -> list[Plan]:
         return [replace(plan, network=network) for network in options]
