@@ -61,7 +61,7 @@ def test_one_observation_at_a_time(small: Case) -> None:
         (-np.log(20.0), "flat over trend", "20 : 1", "strong evidence"),
         (0.3, "trend over flat", "1.35 : 1", "barely worth mentioning"),
         (4.0, "trend over flat", "54.6 : 1", "very strong evidence"),
-        (2_000.0, "trend over flat", "e^2000 : 1", "decisive evidence"),
+        (2_000.0, "trend over flat", "3.88 × 10⁸⁶⁸ : 1", "decisive evidence"),
     ],
 )
 def test_words(log_k: float, favoured: str, odds: str, words: str) -> None:

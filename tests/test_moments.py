@@ -14,7 +14,7 @@ from evidencenet.batches import Chunk
 from evidencenet.data import Data
 from evidencenet.moments import Moments, flat, inverse_root
 from evidencenet.novelty import Novelty
-from evidencenet.scaling import Standardise
+from evidencenet.scaling import Scaling
 
 FOLDS = 8
 
@@ -47,9 +47,9 @@ def moments_of(
     return Moments.of((Chunk(p, None, q, r) for p, q, r in parts), models, FOLDS)
 
 
-def baseline_of(sims: en.Simulations) -> tuple[Standardise, Baseline]:
+def baseline_of(sims: en.Simulations) -> tuple[Scaling, Baseline]:
     x, label = shuffled(sims)
-    scaling = Standardise.fit(x)
+    scaling = Scaling.fit(x)
     moments, left_out = moments_of(scaling(x), label)
     return scaling, Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
 

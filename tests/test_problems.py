@@ -230,14 +230,14 @@ def test_bad_models() -> None:
     problem = problems.mean_test()
     x = np.zeros((2, 20))
     with pytest.raises(
-        ValueError, match=r"no model is called 'flat'; the models are 'zero mean', 'free mean'"
+        ValueError, match=r"there is no model 'flat'; the models are 'zero mean', 'free mean'"
     ):
         problem.log_bayes_factor(x, model="flat")
-    with pytest.raises(ValueError, match=r"model 2 does not exist; give an index from 0 to 1"):
+    with pytest.raises(ValueError, match="there is no model 2; the models are 0 to 1"):
         problem.log_bayes_factor(x, model=2)
-    with pytest.raises(ValueError, match=r"model -1 does not exist"):
+    with pytest.raises(ValueError, match="there is no model -1"):
         problem.log_bayes_factor(x, against=-1)
-    with pytest.raises(TypeError, match=r"by its index or name, not by 1\.0"):
+    with pytest.raises(TypeError, match=r"by its number or name, not by 1\.0"):
         problem.log_bayes_factor(x, **untyped(model=1.0))
     with pytest.raises(TypeError, match=r"not by True"):
         problem.log_bayes_factor(x, model=True)

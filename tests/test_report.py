@@ -181,7 +181,8 @@ def test_warnings_and_what_is_beyond_the_range(two, written):
     far = net.compare(np.full(3, 9.0))
     far = replace(far, warnings=(*far.warnings, "beware of <i>"))
     words = Page(written(net, answer=far)).words
-    assert len(far.warnings) == 2
+    # Beyond the range, and farther out than all held-out draws.
+    assert len(far.warnings) == 3
     assert all(f"Warning. {warning}" in words for warning in far.warnings)
     assert "if the network extrapolates well" in words
 
@@ -277,7 +278,7 @@ def test_what_was_tried(two, written):
 
     net, *_ = two
     assert "What was tried" not in Page(written(net)).words
-    choice = Choice((Trial("plain <b>", 0.5, 1.0), Trial("guided", 0.4, 2.0)), 1234)
+    choice = Choice((Trial("plain <b>", 0.5, 1.0), Trial("guided", 0.4, 2.0)), "guided", 1234)
     words = Page(written(replace(net, choice=choice))).words
     assert "plain <b> 0.500001.0 guided taken 0.400002.0" in words
     assert "On 1,234 draws each" in words

@@ -3,7 +3,7 @@
 import pickle
 import subprocess
 import sys
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from safetensors.numpy import save_file
 
 import evidencenet as en
 from conftest import Case
+from evidencenet.choice import Choice, Trial
 from evidencenet.data import Data
 from evidencenet.storage import FileError
 
@@ -124,6 +125,12 @@ def test_a_network_and_a_loss_of_ones_own(small: Case, tmp_path: Path) -> None:
         en.load(path, network=en.networks.Dense(), loss=loss)
     back = en.load(path, network=mine, loss=loss)
     np.testing.assert_array_equal(back.members(small.fresh.x), net.members(small.fresh.x))
+
+
+def test_a_trial_that_failed(small: Case, tmp_path: Path) -> None:
+    choice = Choice((Trial("good", 0.5, 1.0), Trial("bad", np.inf, 2.0)), "good", 100)
+    replace(small.net, choice=choice).save(tmp_path / "some.evnet")
+    assert en.load(tmp_path / "some.evnet").choice == choice
 
 
 def test_missing_file(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_of_gives_one_models_data() -> None:
         x = sims.of(key)
         assert isinstance(x, np.ndarray)
         np.testing.assert_array_equal(x[:, 0], 1000 + np.arange(60))
-    with pytest.raises(ValueError, match="no model 'model 2'; the models are model 0, model 1"):
+    with pytest.raises(ValueError, match="there is no model 'model 2'; the models are 'model 0', 'model 1'"):
         sims.of("model 2")
     with pytest.raises(ValueError, match="no model 2; the models are 0 to 1"):
         sims.of(2)

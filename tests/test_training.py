@@ -17,6 +17,7 @@ import pytest
 
 import evidencenet as en
 from conftest import Case, draws
+from evidencenet import training
 from evidencenet.trust import score
 
 SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
@@ -48,10 +49,11 @@ def test_the_papers_recipe_is_adam() -> None:
     np.testing.assert_array_equal(updates(recipe, 10, 0.0), 0)
 
 
-def test_the_papers_learning_rate_goes_down_in_stairs() -> None:
-    moved = updates(en.Recipe.paper(), 5_002)
-    np.testing.assert_allclose(moved[:5_000], -1e-4, rtol=1e-3)
-    np.testing.assert_allclose(moved[5_000:], -0.95e-4, rtol=1e-3)
+def test_the_papers_learning_rate_goes_down_smoothly() -> None:
+    moved = updates(en.Recipe.paper(), 5_001)
+    np.testing.assert_allclose(moved, -1e-4 * 0.95 ** (np.arange(5_001) / 5_000), rtol=1e-3)
+    # In stairs, the rate would still be the first one here.
+    assert moved[2_500] == pytest.approx(-1e-4 * np.sqrt(0.95), rel=1e-3)
 
 
 def test_cosine_warms_up_and_ends_at_zero() -> None:
@@ -67,7 +69,7 @@ def test_cosine_warms_up_and_ends_at_zero() -> None:
 
 
 def test_weight_decay_is_of_matrices_alone() -> None:
-    recipe = en.Recipe(learning_rate=1e-2, weight_decay=0.5, schedule="staircase")
+    recipe = en.Recipe(learning_rate=1e-2, weight_decay=0.5, schedule="exponential")
     optimiser = recipe.optimiser(10)
     weights = {"matrix": jnp.ones((2, 2)), "bias": jnp.ones(2)}
     change, _ = optimiser.update(jax.tree.map(jnp.zeros_like, weights), optimiser.init(weights), weights)
@@ -92,7 +94,7 @@ def test_weight_decay_is_of_matrices_alone() -> None:
         ({"clip": 0.0}, "Recipe: clip = 0.0; wanted a number above 0, or None"),
         ({"held_out": 0.0}, "Recipe: held_out = 0.0; wanted a fraction between 0 and 1"),
         ({"held_out": 1.0}, "Recipe: held_out = 1.0; wanted a fraction between 0 and 1"),
-        ({"schedule": "stairs"}, 'Recipe: schedule = \'stairs\'; wanted "cosine" or "staircase"'),
+        ({"schedule": "stairs"}, 'Recipe: schedule = \'stairs\'; wanted "cosine" or "exponential"'),
     ],
     ids=str,
 )
@@ -116,7 +118,18 @@ def test_what_is_left_to_the_number_of_draws() -> None:
     assert few.batch is not None
     assert many.batch is not None
     assert few.batch < many.batch
-    fixed = en.Recipe(epochs=7, batch=11)
+    # What there is to compute limits the number of epochs, but for the least.
+    dear = en.Recipe().for_draws(1_000_000, operations=1e6, most=1.5e12)
+    assert dear.epochs is not None
+    assert dear.epochs <= many.epochs
+    assert en.Recipe().for_draws(100_000, operations=1e6, most=2e12).epochs == 20
+    # Weights that all places share overfit less, and need less decay.
+    assert [en.Recipe().for_draws(1_000, shared=shared).weight_decay for shared in (False, True)] == [
+        0.1,
+        0.01,
+    ]
+    fixed = en.Recipe(epochs=7, batch=11, weight_decay=0.0)
+    assert fixed.for_draws(1_000, operations=1e9, shared=True) == fixed
     assert fixed.for_draws(1_000) == fixed
     with pytest.raises(ValueError, match=r"5 draws are left for training, less than one batch of 11.*batch="):
         fixed.for_draws(5)
@@ -124,8 +137,8 @@ def test_what_is_left_to_the_number_of_draws() -> None:
 
 @pytest.fixture(scope="module")
 def overfitted() -> en.EvidenceNetwork:
-    """A network that learns 450 draws by heart, long after its held-out score was best."""
-    sims = draws(en.problems.time_series(dim=20, noise=0.3), 500, seed=1)
+    """A network that learns 540 draws by heart, long after its held-out score was best."""
+    sims = draws(en.problems.mean_test(size=20), 600, seed=1)
     recipe = en.Recipe(epochs=200, batch=50, learning_rate=3e-3, weight_decay=0.0, patience=15)
     return en.train(sims, members=2, recipe=recipe, seed=1, progress=False)
 
@@ -148,8 +161,9 @@ def test_early_stopping(overfitted: en.EvidenceNetwork) -> None:
 
 
 def test_members_keep_their_best_weights(overfitted: en.EvidenceNetwork) -> None:
-    sims = draws(en.problems.time_series(dim=20, noise=0.3), 500, seed=1)
+    sims = draws(en.problems.mean_test(size=20), 600, seed=1)
     assert isinstance(sims.x, np.ndarray)
+    np.testing.assert_array_equal(overfitted.gain, 1)
     # Which draws were held out shows in the record of their log K.
     every = overfitted.log_bayes_factor(sims.x)
     rows = [int(np.argmin(np.abs(every - k))) for k in overfitted.held_out.log_k[:, 1]]
@@ -159,6 +173,26 @@ def test_members_keep_their_best_weights(overfitted: en.EvidenceNetwork) -> None
     for member, scores in zip(overfitted.members(sims.x[rows]), overfitted.history.score, strict=True):
         table = np.stack([np.zeros(len(rows)), member], axis=1)
         assert en.losses.log_score(table, label) == pytest.approx(np.nanmin(scores), abs=1e-4)
+
+
+def test_members_that_learned_nothing_say_nothing() -> None:
+    rng = np.random.default_rng(5)
+    sims = en.Simulations(rng.normal(size=(2_000, 5)), np.repeat([0, 1], [500, 1_500]))
+    recipe = en.Recipe(epochs=3, batch=100)
+    net = en.train(sims, members=3, recipe=recipe, seed=1, progress=False)
+    # By chance one member in forty would beat the shares of the models by two errors: not with this seed.
+    np.testing.assert_array_equal(net.gain, 0)
+    np.testing.assert_array_equal(net.members(rng.normal(size=(50, 5))), 0)
+
+
+@pytest.mark.parametrize(("gain", "significant"), [(0.19, False), (0.21, True), (-0.5, False)])
+def test_a_gain_of_two_errors_counts(gain: float, significant: bool) -> None:
+    # 100 gains that scatter by 1 have a mean known to 0.1.
+    gained = gain + np.tile([-1.0, 1.0], 50)
+    assert training._significant(gained, np.ones(100)) == significant
+    # Draws of no weight, which pad a block, do not count.
+    padded = np.concatenate([gained, np.full(300, 99.0)]).reshape(4, 100)
+    assert training._significant(padded, (np.arange(400) < 100).reshape(4, 100).astype(float)) == significant
 
 
 def test_history_of_a_member_that_never_stopped(small: Case) -> None:

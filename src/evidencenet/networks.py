@@ -51,10 +51,7 @@ class Dense:
     norm: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("width", "hidden"):
-            size = getattr(self, name)
-            if size is not None and size < 1:
-                raise ValueError(f"Dense: {name} = {size}; wanted at least 1 unit.")
+        _check_sizes(self, width=self.width, hidden=self.hidden)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
@@ -87,6 +84,9 @@ class DeepSet:
 
     width: int = 32
     hidden: int = 64
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, width=self.width, hidden=self.hidden)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
@@ -125,18 +125,24 @@ class Sequence:
     depth: int = 2
     parts: int = 4
 
+    def __post_init__(self) -> None:
+        _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
+
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
         values, _ = elements(x)
         rng = generator(key)
         sizes = [values.shape[1] + 1, *[self.width] * self.depth]
-        pooled = (2 + self.parts) * self.width
+        # Every layer after the first halves the number of places; a part without any has no average.
+        places = -(-len(values) // 2 ** (self.depth - 1))
+        parts = min(self.parts, places)
+        pooled = (2 + parts) * self.width
         return _ConvolutionNetwork(
             [_Linear(self.kernel * a, b, rng) for a, b in itertools.pairwise(sizes)],
             _Layers((pooled, self.hidden, self.hidden), rng),
             _Linear(self.hidden, outputs, rng),
             window=(self.kernel,),
-            parts=self.parts,
+            parts=parts,
         )
 
 
@@ -160,6 +166,9 @@ class Image:
     hidden: int = 64
     kernel: int = 3
     depth: int = 2
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
@@ -216,6 +225,12 @@ def elements(x: Any) -> tuple[Any, Any]:
         raise ValueError(f"the arrays of a draw have shapes {shapes}; wanted the same number of elements.")
     rows = [leaf.reshape(number, -1) for leaf in values]
     return jnp.concatenate(rows, axis=1), masks[0] if masks else None
+
+
+def _check_sizes(architecture: Any, **sizes: int | None) -> None:
+    for name, size in sizes.items():
+        if size is not None and size < 1:
+            raise ValueError(f"{type(architecture).__name__}: {name} = {size}; wanted at least 1 unit.")
 
 
 def generator(key: jax.Array) -> np.random.Generator:

@@ -40,7 +40,7 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
         "squash": net.scaling.squash,
         "loss": losses.to_dict(net.loss),
         "architecture": networks.to_dict(net.architecture),
-        "choice": None if net.choice is None else asdict(net.choice),
+        "choice": None if net.choice is None else _choice(net.choice),
     }
     storage.write(path, "network", about, arrays)
 
@@ -109,7 +109,11 @@ def _rebuilt(
         log_prior=arrays["log_prior"],
         log_valid=arrays["log_valid"],
         choice=choice
-        and Choice(tuple(Trial(**t) for t in choice["trials"]), choice["taken"], choice["draws"]),
+        and Choice(
+            tuple(Trial(t["plan"], float(t["score"]), t["seconds"]) for t in choice["trials"]),
+            choice["taken"],
+            choice["draws"],
+        ),
         **records,
     )
 
@@ -134,6 +138,12 @@ def _members(
 
 def _leaves(members: Any, states: Any) -> list[Any]:
     return jax.tree.leaves((eqx.filter(members, eqx.is_inexact_array), states))
+
+
+def _choice(choice: Choice) -> dict[str, Any]:
+    # A trial that failed has an infinite score, for which JSON has no number.
+    trials = [{**asdict(t), "score": t.score if np.isfinite(t.score) else "inf"} for t in choice.trials]
+    return {**asdict(choice), "trials": trials}
 
 
 def _fields(record: Any) -> dict[str, Any]:

@@ -131,8 +131,10 @@ def _fitted(x: np.ndarray, mask: np.ndarray | None, squash: bool, shared: bool) 
             np.where(take > 0, np.log(np.where(take > 0, q, 1.0)), q) for q in (first, middle, third)
         )
         shift, spread = middle, (third - first) / _QUARTILES
-        # Where more than half of the numbers are the same, the quartiles say nothing of the others.
-        spread = np.where(spread > 0, spread, np.std(x, axis=0, dtype=np.float64))
+        if np.any(spread == 0):
+            # Where more than half of the numbers are the same, the quartiles say nothing of the others.
+            taken = np.where(logarithm, np.log(np.where(logarithm, x, 1.0)), x)
+            spread = np.where(spread > 0, spread, _moments(taken)[1])
     else:
         shift, spread = _moments(x)
         logarithm = np.zeros(shift.shape, dtype=bool)

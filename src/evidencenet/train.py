@@ -108,6 +108,11 @@ def train(
     draws = _Draws.of(sims, named.held_out, augment, seeds[:2])
     given = network or named.network
     options = natural(draws.example) if given is None else [given]
+    if baseline and draws.features > LARGEST:
+        raise ValueError(
+            f"a baseline needs draws of at most {LARGEST} numbers, these have {draws.features}. "
+            "Leave it out: baseline=False."
+        )
     outputs = losses.outputs(len(sims.names))
 
     def fit(
