@@ -11,7 +11,7 @@ import numpy as np
 
 from evidencenet import losses, networks
 
-# A later plan must be better by this many nats: below it, held-out scores of trials differ by chance.
+# A later plan must be better by this many nats, and by one standard error of the difference.
 _LEAST_GAIN = 2e-4
 
 
@@ -83,7 +83,7 @@ class Choice:
 def choose(
     first: Plan,
     rounds: Sequence[Callable[[Plan], Sequence[Plan]]],
-    run: Callable[[Plan], float],
+    run: Callable[[Plan], np.ndarray],
     draws: int,
     tell: Callable[[int, Plan], None] = lambda tried, best: None,
 ) -> tuple[Plan, Choice]:
@@ -96,7 +96,7 @@ def choose(
     rounds
         Each gives the alternatives to the best plan so far, simplest first.
     run
-        Tries a plan: its held-out score.
+        Tries a plan: −log p(true model) of each held-out draw, (n,), weighted if draws are.
     draws
         How many draws a trial uses, for the record.
     tell
@@ -107,11 +107,18 @@ def choose(
     plan, choice
     """
     trials: dict[Plan, Trial] = {}
+    costs: dict[Plan, np.ndarray] = {}
 
     def attempt(plan: Plan) -> Trial:
         start = time.perf_counter()
-        score = run(plan)
-        return Trial(str(plan), score if np.isfinite(score) else np.inf, time.perf_counter() - start)
+        costs[plan] = run(plan)
+        return Trial(str(plan), float(np.mean(costs[plan])), time.perf_counter() - start)
+
+    def better(plan: Plan, than: Plan) -> bool:
+        gained = costs[than] - costs[plan]
+        error = np.std(gained) / np.sqrt(len(gained))
+        # Comparisons with NaN are false: a plan that diverged never wins, and always loses.
+        return bool(np.mean(gained) > max(_LEAST_GAIN, error)) or not np.isfinite(trials[than].score)
 
     best = first
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -119,7 +126,7 @@ def choose(
             new = [plan for plan in dict.fromkeys([best, *alternatives(best)]) if plan not in trials]
             trials |= zip(new, pool.map(attempt, new), strict=True)
             for plan in new:
-                if trials[plan].score < trials[best].score - _LEAST_GAIN:
+                if better(plan, best):
                     best = plan
             tell(len(trials), best)
     return best, Choice(tuple(trials.values()), str(best), draws)

@@ -19,7 +19,7 @@ _QUARTILES = 1.349
 class Scaling:
     """(x − shift) · factor for each number of a draw, or asinh of it.
 
-    Masks pass unchanged, and numbers that never vary become 0.
+    Masks pass unchanged. Numbers that never vary become 0, and so do elements that a mask leaves out.
 
     Parameters
     ----------
@@ -62,8 +62,7 @@ class Scaling:
         if not isinstance(x, dict):
             shift, factor, logarithm = _fitted(x, None, squash, shared)
             return Scaling(shift, factor, logarithm, squash)
-        masks = [array for array in x.values() if array.dtype == bool]
-        mask = masks[0] if shared and len(masks) == 1 else None
+        mask = _mask(x) if shared else None
         parts = {key: _fitted(array, mask, squash, shared) for key, array in x.items()}
         shift, factor, logarithm = ({key: part[i] for key, part in parts.items()} for i in range(3))
         return Scaling(shift, factor, logarithm, squash)
@@ -71,10 +70,12 @@ class Scaling:
     def __call__(self, x: Data) -> Data:
         """Scale a batch; float32, shapes as given."""
         if isinstance(x, dict):
-            return {
+            scaled = {
                 key: _apply(x[key], shift, self.factor[key], self.logarithm[key], self.squash)
                 for key, shift in self.shift.items()
             }
+            mask = _mask(scaled)
+            return scaled if mask is None else {key: _cleared(array, mask) for key, array in scaled.items()}
         return _apply(x, self.shift, self.factor, self.logarithm, self.squash)
 
     def arrays(self) -> dict[str, np.ndarray]:
@@ -95,6 +96,19 @@ class Scaling:
         trees = ({key: arrays.get(f"{part}/{key}") for key in keys} for part in _PARTS)
         shift_tree, factor_tree, logarithm_tree = trees
         return Scaling(shift_tree, factor_tree, logarithm_tree, squash)
+
+
+def _mask(x: dict[str, np.ndarray]) -> np.ndarray | None:
+    """Return the mask (n, N) of the elements of each draw, if there is just one."""
+    masks = [array for array in x.values() if array.dtype == bool and array.ndim == 2]
+    return masks[0] if len(masks) == 1 else None
+
+
+def _cleared(array: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Set to 0 what stands where the mask says there is nothing: it must not count."""
+    if array.dtype == bool or array.shape[:2] != mask.shape:
+        return array
+    return array * mask.reshape(mask.shape + (1,) * (array.ndim - 2))
 
 
 def has_outliers(x: Data) -> bool:

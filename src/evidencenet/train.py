@@ -137,20 +137,24 @@ def train(
         shared = isinstance(data.plan.network, networks.PLACE_BLIND)
         return named.for_draws(len(data.draws.training), operations=operations, most=most, shared=shared)
 
-    plan = Plan(options[0], loss or losses.LPopExponential(), baseline=bool(baseline))
+    # The baseline comes first: with it, networks need only learn what is not Gaussian, if anything.
+    guided = recipe is None and draws.features <= LARGEST and not isinstance(loss, losses.Asymmetric)
+    first = guided if baseline is None else baseline
+    plan = Plan(options[0], loss or losses.LPopExponential(), baseline=first)
     choice = None
     if recipe is None:
         few = draws.few(_TRIAL_DRAWS)
 
-        def attempt(plan: Plan) -> float:
+        def attempt(plan: Plan) -> np.ndarray:
             data = few.prepared(plan)
             short = sized(data, _TRIAL_OPERATIONS)
             epochs = min(short.epochs or _TRIAL_PASSES, _TRIAL_PASSES)
             trained = fit(data, replace(short, epochs=epochs), 1, progress=False)
-            return float(np.nanmin(trained.history.score))
+            weight = np.ravel(data.held_out().weight)
+            return (trained.costs[0].ravel() * weight)[weight > 0]
 
         rounds = _rounds(options, loss, baseline, few)
-        most = len(rounds[0](plan)) + len(options) - 1 + (loss is None)
+        most = len({*rounds[0](plan), *rounds[1](plan)}) + (loss is None)
         with Progress("choosing", most, enabled=progress) as bar:
 
             def tell(tried: int, best: Plan) -> None:
@@ -196,8 +200,8 @@ def _rounds(
     options: list[networks.Architecture], loss: losses.Loss | None, baseline: bool | None, draws: "_Draws"
 ) -> list[Callable[[Plan], list[Plan]]]:
     """Alternatives to try, one thing after the other, within what the caller has not fixed."""
-    gaussian = [bool(baseline)] if baseline is not None or draws.features > LARGEST else [False, True]
-    if isinstance(loss, losses.Asymmetric):
+    gaussian = [True, False] if baseline is None else [baseline]
+    if draws.features > LARGEST or isinstance(loss, losses.Asymmetric):
         gaussian = [False]
     some = map_arrays(lambda array: array[draws.training[:_OUTLIER_DRAWS]], draws.sims.x)
     squashes = [False, True] if has_outliers(some) else [False]
@@ -206,7 +210,8 @@ def _rounds(
         return [replace(plan, squash=squash, baseline=base) for squash in squashes for base in gaussian]
 
     def architectures(plan: Plan) -> list[Plan]:
-        return [replace(plan, network=network) for network in options]
+        # What one network makes of outliers says little about another.
+        return [replace(plan, network=n, squash=squash) for n in options for squash in squashes]
 
     def penalties(plan: Plan) -> list[Plan]:
         return [] if loss is not None else [replace(plan, loss=losses.LPopLogistic())]

@@ -76,12 +76,13 @@ class Trained(NamedTuple):
     """An ensemble: networks and states with a leading axis of members, and how they came about.
 
     Raw outputs are to be multiplied by each member's `gain`: 1, or 0 for a member whose training never
-    improved on the offset alone.
+    improved on the offset alone. `costs` are −log p(true model) of the held-out draws, (members, n).
     """
 
     networks: Any
     states: Any
     gain: np.ndarray
+    costs: np.ndarray
     history: History
 
 
@@ -228,10 +229,21 @@ def train_ensemble(
         compile_seconds,
     )
     gain = np.ones(members)
+    final = np.stack([costs(1.0, *record.best) for record in records])
     if before is not None:
-        better = [_significant(before - costs(1.0, *record.best), importance) for record in records]
-        gain = np.array(better, dtype=float)
-    return Trained(eqx.combine(weights, fixed), states, gain, history)
+        for i, mine in enumerate(final):
+            gained, error = weighted_mean(before - mine, importance)
+            # Else it beats the offset alone by no more than chance would have it.
+            if gained < 2 * error:
+                gain[i], final[i] = 0.0, before
+    return Trained(eqx.combine(weights, fixed), states, gain, final, history)
+
+
+def weighted_mean(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
+    """Return the mean of values and its standard error."""
+    mean = np.average(values, weights=weight)
+    error = np.sqrt(np.sum(np.square(weight * (values - mean)))) / np.sum(weight)
+    return float(mean), float(error)
 
 
 def _keep(checkpoint: Checkpoint, records: list[_Record], seconds: list[float]) -> None:
@@ -260,13 +272,6 @@ def _resume(checkpoint: Checkpoint | None, records: list[_Record]) -> list[float
         record.member, record.best, record.best_epoch = member, best, int(best_epoch)
         record.losses, record.scores = losses[:seen].tolist(), scores[:seen].tolist()
     return list(map(float, curves["seconds"]))
-
-
-def _significant(gained: np.ndarray, weight: np.ndarray) -> bool:
-    """Whether a member beats the offset alone on held-out draws by more than chance would have it."""
-    mean = np.average(gained, weights=weight)
-    error = np.sqrt(np.sum(np.square(weight * (gained - mean)))) / np.sum(weight)
-    return bool(mean > 2 * error)
 
 
 def _compiler_options(members: int) -> dict[str, Any]:
