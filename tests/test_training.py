@@ -189,10 +189,12 @@ def test_members_that_learned_nothing_say_nothing() -> None:
 def test_a_gain_of_two_errors_counts(gain: float, significant: bool) -> None:
     # 100 gains that scatter by 1 have a mean known to 0.1.
     gained = gain + np.tile([-1.0, 1.0], 50)
-    assert training._significant(gained, np.ones(100)) == significant
+    mean, error = training.weighted_mean(gained, np.ones(100))
+    assert (mean > 2 * error) == significant
     # Draws of no weight, which pad a block, do not count.
     padded = np.concatenate([gained, np.full(300, 99.0)]).reshape(4, 100)
-    assert training._significant(padded, (np.arange(400) < 100).reshape(4, 100).astype(float)) == significant
+    weight = (np.arange(400) < 100).reshape(4, 100).astype(float)
+    assert training.weighted_mean(padded, weight) == pytest.approx((mean, error))
 
 
 def test_history_of_a_member_that_never_stopped(small: Case) -> None:

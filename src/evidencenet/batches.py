@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -94,7 +95,7 @@ class Shuffled:
         weight = self.weight[rows].astype(np.float32, copy=False)
         # One minibatch at a time stays in the processor's cache while it is augmented and scaled.
         for step, some in enumerate(rows):
-            x, offset = self.prepare(rng, map_arrays(lambda array, some=some: array[some], self.x))
+            x, offset = self.prepare(rng, map_arrays(partial(np.take, indices=some, axis=0), self.x))
             parts = arrays_of(x) if offset is None else [*arrays_of(x), offset]
             if step == 0:
                 room = [np.empty((len(rows), *part.shape), part.dtype) for part in parts]

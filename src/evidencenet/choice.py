@@ -112,13 +112,16 @@ def choose(
     def attempt(plan: Plan) -> Trial:
         start = time.perf_counter()
         costs[plan] = run(plan)
-        return Trial(str(plan), float(np.mean(costs[plan])), time.perf_counter() - start)
+        score = float(np.mean(costs[plan]))
+        return Trial(str(plan), score if np.isfinite(score) else np.inf, time.perf_counter() - start)
 
     def better(plan: Plan, than: Plan) -> bool:
+        # A plan that diverged never wins, and always loses.
+        if not np.isfinite([trials[plan].score, trials[than].score]).all():
+            return bool(np.isfinite(trials[plan].score))
         gained = costs[than] - costs[plan]
         error = np.std(gained) / np.sqrt(len(gained))
-        # Comparisons with NaN are false: a plan that diverged never wins, and always loses.
-        return bool(np.mean(gained) > max(_LEAST_GAIN, error)) or not np.isfinite(trials[than].score)
+        return bool(np.mean(gained) > max(_LEAST_GAIN, error))
 
     best = first
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
