@@ -185,7 +185,7 @@ def natural(x: Data) -> list[networks.Architecture]:
         # The numbers of a vector may well be exchangeable, or a series: the scores will tell.
         return [
             networks.Dense(),
-            networks.Dense(hidden=64),
+            _wide(x.size),
             *([networks.DeepSet()] if x.size >= 4 else []),
             *([networks.Sequence()] if x.size >= 16 else []),
         ]
@@ -193,7 +193,12 @@ def natural(x: Data) -> list[networks.Architecture]:
         return [networks.Sequence(), networks.DeepSet(), networks.Dense()]
     if x.ndim == 3 and x.shape[2] <= 4:
         return [networks.Image(), networks.Dense()]
-    return [networks.Dense(), networks.Dense(hidden=64)]
+    return [networks.Dense(), _wide(sum(array.size for array in arrays_of(x)))]
+
+
+def _wide(numbers: int) -> networks.Dense:
+    """For functions with more detail than the paper's widths can follow, above all of few numbers."""
+    return networks.Dense(width=max(128, int(1.1 * numbers) + 20), hidden=64)
 
 
 def _rounds(
