@@ -274,13 +274,6 @@ def _resume(checkpoint: Checkpoint | None, records: list[_Record]) -> list[float
     return list(map(float, curves["seconds"]))
 
 
-def _compiler_options(members: int) -> dict[str, Any]:
-    # Where each core has a member of its own, to split one member's operations among cores only makes them
-    # wait for each other.
-    busy = jax.default_backend() == "cpu" and members >= (os.cpu_count() or 1)
-    return {"xla_cpu_multi_thread_eigen": False} if busy else {}
-
-
 def _initialise(
     architecture: networks.Architecture, x: Any, outputs: int, members: int, seed: int
 ) -> tuple[Any, list[tuple[Any, Any]]]:
