@@ -13,10 +13,13 @@ from matplotlib.patches import StepPatch
 
 from evidencenet import plots
 from evidencenet.coverage import Coverage, coverage
+from evidencenet.trust import Range
 
 LABELS = np.repeat([0, 1], 500)
 LOG_K = 2 * (np.random.default_rng(1).normal(size=1000) + 2 * LABELS) - 2
 RECORD = coverage(LOG_K, LABELS)
+RANGE = Range(-1.5, 2.5, (500, 500), 10, empty=False)
+CONFIRMED = "confirmed: −1.50 to 2.50"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -122,6 +125,16 @@ def test_log_k_distributions():
     assert r"\log_{10}" in ten.get_xlabel()
 
 
+def test_the_confirmed_range_is_a_band():
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), base10=True, confirmed=RANGE))
+    assert legend(axis)[2] == "confirmed: −0.65 to 1.09"
+    (band,) = (patch for patch in axis.patches if not isinstance(patch, StepPatch))
+    ends = band.get_extents().transformed(axis.transData.inverted())
+    assert (ends.x0, ends.x1) == pytest.approx((-1.5 / np.log(10), 2.5 / np.log(10)))
+    empty = Range(0.0, 0.0, (5, 5), 10, empty=True)
+    assert len(legend(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), confirmed=empty))) == 2
+
+
 def test_history():
     axis = drawn(plots.history(HISTORY, blank()))
     assert legend(axis) == ["training loss", "held-out score", "kept"]
@@ -148,6 +161,7 @@ class Check:
     log_k: np.ndarray
     label: np.ndarray
     coverages: tuple[Coverage, ...]
+    ranges: tuple[Range, ...] = (RANGE, RANGE)
 
 
 def three_axes():
@@ -164,7 +178,7 @@ def test_validation():
     drawn(axes[0])
     assert axes[0].get_xlabel() == axes[1].get_xlabel() == "predicted p(trend | x)"
     assert axes[0].get_ylabel() == "fraction drawn from trend"
-    assert legend(axes[2]) == ["drawn from flat", "drawn from trend"]
+    assert legend(axes[2]) == ["drawn from flat", "drawn from trend", CONFIRMED]
     with pytest.raises(ValueError, match="three axes, got 2"):
         plots.validation(record, axes[:2])
 
@@ -178,7 +192,7 @@ def test_validation_of_three_models_shows_the_worst(worst, shown):
     axes = plots.validation(Check(("a", "b", "c"), log_k, label, tests), three_axes())
     drawn(axes[0])
     assert axes[0].get_xlabel() == f"predicted p({'abc'[worst]} | x)"
-    assert legend(axes[2]) == ["drawn from a", f"drawn from {'abc'[shown]}"]
+    assert legend(axes[2]) == ["drawn from a", f"drawn from {'abc'[shown]}", CONFIRMED]
     assert f"M_{{{shown}}}" in axes[2].get_xlabel()
     # Model 2 has a hundred times the spread of model 1: its draws are those in the figure.
     assert (np.ptp(axes[2].get_xlim()) > 50) == (shown == 2)

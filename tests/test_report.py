@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from evidencenet import report
+from evidencenet.checks import Check
 from evidencenet.models import Model
 from evidencenet.report import write_report
 from evidencenet.simulate import simulate
 from evidencenet.train import train
 from evidencenet.training import Recipe
 from evidencenet.validation import validate
+from evidencenet.wording import typeset
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 HOSTILE = ("<script>alert(1)</script>", '"&<b> onload="x" $x^2$ 模型\0', "</title></svg><img src=x>")
@@ -136,6 +138,7 @@ def test_answer_comes_first_in_words(two, written):
     words = page.words
     log_k, error = answer.log_k, answer.error
     assert log_k > 1.2
+    assert answer.inside
     decimals = int(1 - np.floor(np.log10(error)))
     assert f"{log_k:.{decimals}f} ± {error:.{decimals}f}" in words
     decimals = int(1 - np.floor(np.log10(error / np.log(10))))
@@ -145,31 +148,43 @@ def test_answer_comes_first_in_words(two, written):
     for p, novelty in zip(answer.probabilities, answer.novelty, strict=True):
         assert f"{p:.3g}" in words
         assert f"p = {novelty:.3g}" in words
-    order = [words.index(part) for part in ("favours", "Coverage", "vouch for", "How training went", "made")]
+    assert "by Jeffreys" in words
+    assert "by Kass & Raftery" in words
+    order = [words.index(part) for part in ("favours", "Checks", "vouch for", "How training went", "made")]
     assert order == sorted(order)
 
 
 def test_check(two, written):
     net, check, _ = two
-    words = Page(written(net, check)).words
+    page = Page(written(net, check))
+    words = page.words
     assert check.passed
-    assert f"Coverage passed lowest p-value {check.coverage.p_value:.3g}" in words
+    quiet = sum(one.verdict == "pass" for one in check.checks)
+    assert f"Checks passed {quiet} of 9 without complaint" in words
+    marks = [attrs["class"] for tag, attrs in page.elements if "verdict" in attrs.get("class", "")]
+    assert marks == [f"verdict {one.verdict}" for one in check.checks]
+    for one in check.checks:
+        assert one.name in words
+        assert " ".join(typeset(one.finding).split()) in words
     assert f"{check.score.gain:.3f} ± {check.score.gain_error:.3f} nats of at most 0.693" in words
     assert f"Log score {check.score.value:.4f} ± {check.score.error:.4f} nats" in words
     low, high = (f"{end:.2f}".replace("-", "−") for end in (check.range.low, check.range.high))
     assert f"{low} to {high} (natural log; 1,000 + 1,000 draws)" in words
     assert "do not match" not in words
     assert "no better than chance" not in words
+    assert "in at most 2% of cases" in words
 
 
 def test_failed_check(two, written):
     net, check, _ = two
-    failed = (replace(check.coverage, passed=False, p_value=1e-9),)
+    failed = (Check("coverage", "fail", "p = 0.0001 <for> all.", "Do <this>."), *check.checks[1:])
     score = replace(check.score, gain=0.001, gain_error=0.001)
-    words = Page(written(net, replace(check, coverages=failed, score=score))).words
-    assert "Coverage failed lowest p-value 1 × 10⁻⁹" in words
-    assert "The predicted probabilities do not match the draws." in words
-    assert "no better than chance" in words
+    page = Page(written(net, replace(check, checks=failed, score=score, weighted=((5, 3.0), (5, 3.0)))))
+    assert "Checks failed" in page.words
+    assert "p = 0.0001 <for> all. Do <this>." in page.words.replace("all.Do", "all. Do")
+    assert "this" not in page.tags()
+    assert ("span", {"class": "verdict fail"}) in page.elements
+    assert "The draws had weights" in page.words
     few = (replace(check.coverage, mean_residual=float("nan"), std_residual=float("nan")),)
     assert "too few draws" in Page(written(net, replace(check, coverages=few))).words
 
@@ -177,33 +192,57 @@ def test_failed_check(two, written):
 def test_warnings_and_what_is_beyond_the_range(two, written):
     net, _, answer = two
     assert answer.warnings == ()
-    assert "extrapolates" not in Page(written(net, answer=answer)).words
+    assert "the network says" not in Page(written(net, answer=answer)).words
     far = net.compare(np.full(3, 9.0))
     far = replace(far, warnings=(*far.warnings, "beware of <i>"))
     words = Page(written(net, answer=far)).words
     # Beyond the range, and farther out than all held-out draws.
     assert len(far.warnings) == 3
     assert all(f"Warning. {warning}" in words for warning in far.warnings)
-    assert "if the network extrapolates well" in words
+    high = np.floor(10 * answer.range.high) / 10
+    assert (
+        f"> {high:.1f} (beyond what 1,000 held-out draws can confirm; the network says {far.log_k:.3g})"
+        in words
+    )
+    assert f"What the held-out draws can confirm are odds of more than {np.exp(high):.3g} : 1:" in words
+    assert "The odds carry no error: they are a bound" in words
+
+
+def test_an_answer_that_nothing_confirms(two, written):
+    net, check, answer = two
+    empty = replace(answer.range, low=0.0, high=0.0, empty=True)
+    vague = replace(answer, range=empty, lead=replace(answer.lead, range=empty))
+    words = Page(written(net, answer=vague)).words
+    assert "The network favours raised over flat, but the held-out draws confirm none of it" in words
+    assert "not confirmed: the models overlap too little among 1,000 held-out draws" in words
+    assert "Jeffreys" not in words
+    # What fresh draws confirm is no longer in doubt.
+    assert "The observation favours raised over flat" in Page(written(net, check, vague)).words
 
 
 def test_fresh_draws_may_confirm_what_held_out_draws_cannot(two, written):
     net, check, answer = two
-    narrow = replace(answer, range=replace(answer.range, high=answer.log_k - 0.1), warnings=("beyond.",))
+    held = replace(answer.range, high=answer.log_k - 0.1)
+    narrow = replace(answer, range=held, lead=replace(answer.lead, range=held), warnings=("beyond.",))
     checked = Page(written(net, check, narrow)).words
     assert check.range.contains(answer.log_k)
     assert "reach farther" in checked
-    assert "extrapolates" not in checked
-    reached = replace(check, ranges=(narrow.range,))
-    assert "if the network extrapolates well" in Page(written(net, reached, narrow)).words
+    assert f"with odds of {np.exp(answer.log_k):.3g} : 1:" in checked
+    reached = replace(check, log_k=np.minimum(check.log_k, held.high))
+    assert "reach farther" not in Page(written(net, reached, narrow)).words
 
 
 def test_weak_and_uncertain_answers(two, written):
     net, _, answer = two
-    words = Page(written(net, answer=replace(answer, log_k=-0.3, error=0.2))).words
+
+    def told(log_k, error):
+        lead = replace(answer.lead, best=0, other=1, log_k=-log_k, error=error, range=answer.range.reversed())
+        return Page(written(net, answer=replace(answer, log_k=log_k, error=error, lead=lead))).words
+
+    words = told(-0.3, 0.2)
     assert "hardly tells flat and raised apart: odds of 1.35 : 1 for flat are barely worth" in words
     assert "within two of its errors from 0: another ensemble might favour raised" in words
-    words = Page(written(net, answer=replace(answer, log_k=-2.0, error=float("nan")))).words
+    words = told(-2.0, float("nan"))
     assert "favours flat over raised" in words
     assert "within two of its errors" not in words
     assert "−2 (no error: a single member)" in words
@@ -241,6 +280,7 @@ def test_three_models(three, written):
     assert "The observation favours raised over flat" in page.words
     assert "Blind coverage of" in page.words
     assert "the worst" in page.words
+    # The verdict on the whole, and one on the coverage of each model.
     assert page.words.split("All numbers")[0].count("passed") == 4
     assert {"log-k-1-title", "log-k-2-title"} <= set(page.ids())
     assert np.argmax(answer.probabilities) == 1
@@ -248,12 +288,18 @@ def test_three_models(three, written):
     assert order == ["raised", "flat", "lowered", "flat"]
 
 
-def test_error_is_not_claimed_for_a_pair_without_one(three, written):
+def test_the_two_best_are_set_against_each_other(three, written):
     net, _, answer = three
-    swapped = replace(answer, log_k=np.array([0.0, 5.0, 3.0]), error=np.array([0.0, 0.1, 0.1]))
+    held = replace(answer.lead.range, low=-9.0, high=9.0)
+    swapped = replace(
+        answer,
+        log_k=np.array([0.0, 5.0, 3.0]),
+        error=np.array([0.0, 0.1, 0.1]),
+        lead=replace(answer.lead, best=1, other=2, log_k=2.0, error=0.5, range=held),
+    )
     words = Page(written(net, answer=swapped)).words
     assert f"favours raised over lowered, with odds of {np.exp(2.0):.3g} : 1" in words
-    assert "The odds carry no error" in words
+    assert f"the odds are {np.exp(1.5):.3g} : 1 to {np.exp(2.5):.3g} : 1" in words
 
 
 def test_how_it_was_made(two, written):

@@ -3,7 +3,7 @@ import pytest
 from scipy import stats
 
 from evidencenet.coverage import coverage
-from evidencenet.trust import rank_p_value, score, turing_good, validated_range
+from evidencenet.trust import mean_probability, rank_p_value, score, turing_good, validated_range
 
 
 def shifted(seed, n0, n1, shift):
@@ -95,7 +95,7 @@ def test_validated_range_by_counting():
         False,
         False,
     ]
-    assert "vouched for by 5000 + 3000" in str(found)
+    assert "vouched for by 5,000 + 3,000" in str(found)
 
 
 def test_validated_range_grows_with_draws():
@@ -117,6 +117,13 @@ def test_validated_range_of_models_that_cannot_be_told_apart():
     assert (found.low, found.high, found.empty) == (0.0, 0.0, False)
     assert found.contains(0.0)
     assert not found.contains(0.1)
+
+
+def test_what_a_range_confirms():
+    found = validated_range(*shifted(4, 5000, 3000, 1.0))
+    assert [found.confirmed(x) for x in (-99.0, 0.5, 99.0)] == [found.low, 0.5, found.high]
+    assert (found.reversed().low, found.reversed().n) == (-found.high, (3000, 5000))
+    assert np.isnan(validated_range(*shifted(6, 9, 500, 1.0)).confirmed(1.0))
 
 
 def test_bad_range():
@@ -142,6 +149,47 @@ def test_turing_good_scatters_as_it_says():
     z = [turing_good(*shifted(seed, 1000, 500, 1.0)).z for seed in range(300)]
     assert abs(np.mean(z)) < 4 / np.sqrt(300)
     assert np.std(z) == pytest.approx(1, rel=0.15)  # known to 4%
+
+
+def test_effective_draws_of_turing_good():
+    log_k, labels = shifted(7, 4000, 4000, 1.0)
+    # Under model 0 K^½ is log-normal with variance 1/4 of its log: (E w)²/E w² = exp(−1/4).
+    assert turing_good(log_k, labels).effective == pytest.approx(4000 * np.exp(-0.25), rel=0.05)
+    assert turing_good(*shifted(7, 4000, 4000, 12.0)).effective < 10
+
+
+def test_mean_probability_scatters_as_it_says():
+    prior = np.log(500 / 1000)
+    found = []
+    for seed in range(300):
+        log_k, labels = shifted(seed, 1000, 500, 1.0)
+        found.append(mean_probability(log_k + prior, labels))
+    z = [test.z for test in found]
+    assert abs(np.mean(z)) < 4 / np.sqrt(300)
+    assert np.std(z) == pytest.approx(1, rel=0.15)  # known to 4%
+    assert np.std([test.value for test in found]) == pytest.approx(found[0].error, rel=0.2)
+
+
+def test_mean_probability_by_hand():
+    log_k, labels = shifted(8, 300, 200, 1.0)
+    odds = log_k + np.log(200 / 300)
+    found = mean_probability(odds, labels)
+    p = 1 / (1 + np.exp(-odds))
+    assert found.value == pytest.approx(p.mean(), rel=1e-12)
+    assert found.share == pytest.approx(0.4)
+    error = np.sqrt(300 * p[labels == 0].var(ddof=1) + 200 * p[labels == 1].var(ddof=1)) / 500
+    assert found.error == pytest.approx(error, rel=1e-9)
+    other = mean_probability(odds, labels, model=0)
+    assert [other.value, other.z] == pytest.approx([1 - found.value, -found.z])
+    assert abs(mean_probability(odds + 0.5, labels).z) > 5
+    table = np.stack([np.zeros(500), odds, np.full(500, -1e9)], axis=1)
+    assert mean_probability(table, labels).value == pytest.approx(found.value)
+
+
+def test_mean_probability_of_certainty_and_ignorance():
+    sure = mean_probability([-1000.0, -1000.0, 1000.0, 1000.0], [0, 0, 1, 1])
+    assert (sure.value, sure.z, sure.effective) == (0.5, 0.0, 0.0)
+    assert mean_probability(np.zeros(100), np.arange(100) % 2).p_value == 1.0
 
 
 def test_turing_good_does_not_overflow():

@@ -47,3 +47,30 @@ def test_typeset():
     assert wording.typeset("-1.5 ± 0.2") == f"−1.5{space}±{space}0.2"
     assert wording.typeset("2 × 10⁶ : 1") == f"2{space}×{space}10⁶{space}:{space}1"
     assert wording.typeset("-1 to -2") == "−1 to −2"
+    assert wording.typeset("held-out (-3)") == "held-out (−3)"
+
+
+@pytest.mark.parametrize(
+    ("p", "expected"),
+    [(0.5, "0.500"), (0.0471, "0.047"), (0.00016, "0.00016"), (0.99991, "0.999910"), (1.0, "1"), (0.0, "0")],
+)
+def test_fraction(p, expected):
+    assert wording.fraction(p) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "above", "expected"),
+    [
+        (9.28, True, "> 9.2"),
+        (-1.08, False, "< -1.0"),
+        (0.3, True, "> 0.3"),
+        (-0.04, False, "< 0.0"),
+        (-0.04, True, "> -0.1"),
+    ],
+)
+def test_bound_claims_no_more(value, above, expected):
+    assert wording.bound(value, above=above) == expected
+
+
+def test_bound_with_more_decimals():
+    assert wording.bound(2.1715, above=True, decimals=2) == "> 2.17"

@@ -1,9 +1,11 @@
 """Bayesian model comparison from simulations alone, with Evidence Networks (Jeffrey & Wandelt 2023)."""
 
+from evidencenet import checks as checks
 from evidencenet import losses as losses
 from evidencenet import networks as networks
 from evidencenet import problems as problems
 from evidencenet._version import __version__ as __version__
+from evidencenet.alpha import choose_alpha as choose_alpha
 from evidencenet.comparison import Comparison as Comparison
 from evidencenet.coverage import coverage as coverage
 from evidencenet.estimator import EvidenceNetwork as EvidenceNetwork
@@ -15,4 +17,5 @@ from evidencenet.simulate import SimulationError as SimulationError
 from evidencenet.simulate import simulate as simulate
 from evidencenet.simulations import Simulations as Simulations
 from evidencenet.train import train as train
+from evidencenet.validation import Validation as Validation
 from evidencenet.validation import validate as validate

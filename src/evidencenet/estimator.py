@@ -1,7 +1,8 @@
 """`EvidenceNetwork`: a trained ensemble, from data to log Bayes factors."""
 
 import os
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +15,7 @@ from scipy.special import softmax
 from evidencenet import losses, networks
 from evidencenet.baseline import Baseline
 from evidencenet.choice import Choice
-from evidencenet.comparison import Comparison, compare
+from evidencenet.comparison import Comparison, Lead, compare
 from evidencenet.data import (
     Data,
     as_data,
@@ -26,7 +27,9 @@ from evidencenet.data import (
     plain_array,
 )
 from evidencenet.novelty import Novelty
+from evidencenet.recalibration import Recalibration, check_draws, fit
 from evidencenet.scaling import Scaling
+from evidencenet.simulations import Simulations
 from evidencenet.training import History
 from evidencenet.trust import Range, validated_range
 
@@ -64,6 +67,8 @@ class EvidenceNetwork:
     log_prior, log_valid
         Log of each model's share of the training draws, and of the fraction of its draws that did not fail,
         shape (K,). Both are accounted for in every log K.
+    recalibration
+        What `recalibrate` made of log K, one after the other; empty if it was never called.
     """
 
     names: tuple[str, ...]
@@ -81,6 +86,7 @@ class EvidenceNetwork:
     held_out: HeldOut
     history: History
     choice: Choice | None = None
+    recalibration: tuple[Recalibration, ...] = ()
 
     def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Natural log of p(x|model)/p(x|against), the mean over members.
@@ -102,8 +108,12 @@ class EvidenceNetwork:
     def members(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Log Bayes factor by each member of the ensemble, shape (members, n)."""
         above, below = index_of(model, self.names), index_of(against, self.names)
-        log_k = self._log_k(self._checked(x))
+        log_k = self.table(x)
         return log_k[:, :, above] - log_k[:, :, below]
+
+    def table(self, x: Any) -> np.ndarray:
+        """Log Bayes factor of each model against the first, by each member, shape (members, n, K)."""
+        return self._mended(self._raw(self._checked(x)))[0]
 
     def error(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Return the standard error of `log_bayes_factor`, shape (n,); NaN for a single member.
@@ -113,8 +123,8 @@ class EvidenceNetwork:
         """
         above, below = index_of(model, self.names), index_of(against, self.names)
         data = self._checked(x)
-        log_k = self._log_k(data)
-        return self._error(data, log_k, above, below)
+        raw = self._raw(data)
+        return self._mended(raw)[1] * self._error(data, raw, above, below)
 
     def probabilities(self, x: Any, prior: ArrayLike | None = None) -> np.ndarray:
         """Posterior probability of each model, shape (n, K).
@@ -128,7 +138,7 @@ class EvidenceNetwork:
             the models in training.
         """
         log_prior = self._log_prior(prior)
-        return softmax(self._log_k(self._checked(x)).mean(axis=0) + log_prior, axis=1)
+        return softmax(self.table(x).mean(axis=0) + log_prior, axis=1)
 
     def compare(self, x: Any, prior: ArrayLike | None = None) -> Comparison:
         """Answer for one observation: log K with its error, probabilities, and warnings.
@@ -153,24 +163,75 @@ class EvidenceNetwork:
                 f"compare answers for one observation, got {n}. Independent observations share parameters: "
                 "simulate them together as one x. For many separate answers use log_bayes_factor."
             )
-        log_k = self._log_k(data)
-        error = [float(self._error(data, log_k, k, 0)[0]) for k in range(len(self.names))]
+        raw = self._raw(data)
+        table, slope = self._mended(raw)
+        log_k = table[:, 0].mean(axis=0)
+
+        def error(above: int, below: int) -> float:
+            return float(slope[0] * self._error(data, raw, above, below)[0])
+
         if self.novelty is None:
             strange, least = np.full(len(self.names), np.nan), 0.0
         else:
             strange = self.novelty.p_value(self._scaled(data))[0]
             least = 1 / (1 + self.novelty.counts.min())
-        log_k = log_k[:, 0].mean(axis=0)
-        return compare(self.names, log_k, np.array(error), log_prior, self.ranges, strange, least)
+        best, other = (int(k) for k in np.argsort(-log_k, kind="stable")[:2])
+        size = float(log_k[best] - log_k[other])
+        return compare(
+            self.names,
+            log_k,
+            np.array([error(k, 0) for k in range(len(self.names))]),
+            log_prior,
+            self.ranges,
+            strange,
+            Lead(best, other, size, error(best, other), self._range(best, other)),
+            least=least,
+            recalibrated=self.recalibration[-1].draws if self.recalibration else 0,
+        )
+
+    def recalibrate(self, sims: Simulations, *, seed: int = 0) -> "EvidenceNetwork":
+        """Mend log K by an increasing function of it, if that improves the score of draws not used for it.
+
+        Half of the draws fit a shift and a stretch of log K, for two models one that varies along the range
+        (see `evidencenet.recalibration`). The other half decide: the network changes only if their log score
+        improves by more than two errors of the improvement. Errors of log K grow and shrink with it.
+
+        Parameters
+        ----------
+        sims
+            Draws that were used neither in training nor to `validate` the result, of the same models in the
+            same order, at least 200 of each.
+        seed
+            Of the division into halves.
+
+        Returns
+        -------
+        EvidenceNetwork
+            A new network; or this one, with a warning, if that did not help.
+
+        Examples
+        --------
+        >>> net = net.recalibrate(simulate([flat, trend], 50_000, seed=4))  # doctest: +SKIP
+        """
+        check_draws(sims, self.names)
+        valid = self.log_valid - self.log_valid[0]
+        found = fit(self.table(sims.x).mean(axis=0) - valid, sims.model, seed=seed)
+        if not found.helps:
+            warnings.warn(f"{found.refusal} The network is returned as it was.", stacklevel=2)
+            return self
+        log_k = (found(self.held_out.log_k - valid) + valid).astype(np.float32)
+        held_out = HeldOut(log_k, self.held_out.label)
+        return replace(self, held_out=held_out, recalibration=(*self.recalibration, found))
 
     @cached_property
     def ranges(self) -> tuple[Range, ...]:
         """The log K of each further model against model 0 that the held-out draws can vouch for."""
-        found = []
-        for k in range(1, len(self.names)):
-            pair = (self.held_out.label == 0) | (self.held_out.label == k)
-            found.append(validated_range(self.held_out.log_k[pair, k], self.held_out.label[pair] == k))
-        return tuple(found)
+        return tuple(self._range(k, 0) for k in range(1, len(self.names)))
+
+    def _range(self, above: int, below: int) -> Range:
+        held = self.held_out
+        pair = (held.label == above) | (held.label == below)
+        return validated_range(held.log_k[pair, above] - held.log_k[pair, below], held.label[pair] == above)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network to one file (safetensors with a JSON header); read it with `load`."""
@@ -180,9 +241,10 @@ class EvidenceNetwork:
 
     def __repr__(self) -> str:
         score = np.nanmin(self.history.score, axis=1).mean()
+        mended = f"; recalibrated on {self.recalibration[-1].draws:,} draws" if self.recalibration else ""
         return (
             f"EvidenceNetwork: {' against '.join(reversed(self.names))}, {len(self.gain)} members, "
-            f"for {layout_text(self._layout)}; held-out score {score:.4f} nats"
+            f"for {layout_text(self._layout)}; held-out score {score:.4f} nats{mended}"
         )
 
     @property
@@ -213,15 +275,23 @@ class EvidenceNetwork:
             scaled = self.scaling(data)
         return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
 
-    def _log_k(self, data: Data) -> np.ndarray:
-        """Log p(x|M_k)/p(x|M_0) by each member, (members, n, K)."""
+    def _raw(self, data: Data) -> np.ndarray:
+        """Log p(x|M_k)/p(x|M_0) by each member, as trained, for draws that do not fail, (members, n, K)."""
         scaled = self._scaled(data)
         log_odds = _in_blocks(self, scaled).astype(np.float64)
         if self.baseline is not None:
             log_odds += self.baseline(scaled)
         elif not self._knows_prior:
             log_odds -= self.log_prior - self.log_prior[0]
-        return log_odds + (self.log_valid - self.log_valid[0])
+        return log_odds
+
+    def _mended(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Recalibrate, and add the chance to fail; also return by what errors grow, (n,)."""
+        log_k, slope = raw, np.ones(raw.shape[1])
+        for step in self.recalibration:
+            slope = slope * step.slope_at(log_k.mean(axis=0))
+            log_k = step.members(log_k)
+        return log_k + (self.log_valid - self.log_valid[0]), slope
 
     def _error(self, data: Data, log_k: np.ndarray, above: int, below: int) -> np.ndarray:
         """Error (n,) of one pair's mean over members, of log K (members, n, K)."""

@@ -14,13 +14,13 @@ import numpy as np
 
 from evidencenet import losses, networks, plots
 from evidencenet._version import __version__
-from evidencenet.comparison import Comparison, jeffreys
+from evidencenet.comparison import Comparison, Lead, against_first, log_k_text
 from evidencenet.data import kind_of, layout, layout_text, map_arrays
 from evidencenet.estimator import EvidenceNetwork
 from evidencenet.svg import inline_svg
 from evidencenet.trust import Range
 from evidencenet.validation import Validation
-from evidencenet.wording import odds, p_value, probability, typeset, with_error
+from evidencenet.wording import odds, p_value, probability, typeset
 
 _LIBRARIES = ("jax", "equinox", "optax", "numpy", "scipy")
 _LN10 = float(np.log(10.0))
@@ -109,7 +109,7 @@ def _page(net: EvidenceNetwork, check: Validation | None, answer: Comparison | N
         net=net,
         check=check,
         answer=answer,
-        verdict=None if answer is None else _verdict(answer, [pair["held"] for pair in pairs]),
+        verdict=None if answer is None else _verdict(net, check, answer),
         ranking=[] if answer is None else _ranking(answer),
         pairs=pairs,
         worst=None if check is None else _worst(check),
@@ -118,35 +118,45 @@ def _page(net: EvidenceNetwork, check: Validation | None, answer: Comparison | N
     )
 
 
-def _verdict(answer: Comparison, fresh: list[Range]) -> dict[str, Any]:
+def _verdict(net: EvidenceNetwork, check: Validation | None, answer: Comparison) -> dict[str, Any]:
     """Set the two best models against each other, in words; fresh draws may confirm what others cannot."""
-    log_k, error = _against_first(answer)
-    best, other = (int(k) for k in np.argsort(-log_k, kind="stable")[:2])
-    size = float(log_k[best] - log_k[other])
-    # Errors are known against the first model only.
-    spread = float(error[max(best, other)]) if 0 in (best, other) else float("nan")
-    held = answer.range if isinstance(answer.range, tuple) else (answer.range,)
-    confirmed = [all(r[k - 1].contains(log_k[k]) for k in (best, other) if k) for r in (held, fresh)]
+    lead = answer.lead
+    by_fresh = False
+    if check is not None and not lead.range.contains(lead.log_k):
+        fresh = _moved(check.pair_range(lead.best, lead.other), net, lead.best, lead.other)
+        by_fresh = bool(fresh.contains(lead.log_k))
+        lead = replace(lead, range=fresh) if by_fresh else lead
     return {
-        "favoured": answer.names[best],
-        "other": answer.names[other],
-        "words": jeffreys(size),
-        "odds": odds(size),
-        "odds_range": (odds(size - spread), odds(size + spread)) if np.isfinite(spread) else None,
-        "unsure": size < 2 * spread,
-        "confirmed": any(confirmed),
-        "by_fresh": confirmed == [False, True],
+        "favoured": answer.names[lead.best],
+        "other": answer.names[lead.other],
+        "words": lead.words(),
+        "odds": lead.odds(),
+        "inside": bool(lead.range.contains(lead.log_k)),
+        "odds_range": _odds_range(lead),
+        "unsure": lead.log_k < 2 * lead.error,
+        "by_fresh": by_fresh,
     }
+
+
+def _odds_range(lead: Lead) -> tuple[str, str] | None:
+    """Return the odds one error either way, where they are a number and have an error."""
+    if not (np.isfinite(lead.error) and lead.range.contains(lead.log_k)):
+        return None
+    return odds(lead.log_k - lead.error), odds(lead.log_k + lead.error)
 
 
 def _ranking(answer: Comparison) -> list[dict[str, Any]]:
     """Say of each model, best first, what the observation says; the first model has no log K of its own."""
-    log_k, error = _against_first(answer)
+    log_k, error, ranges = against_first(answer)
+
+    def text(k: int, unit: float) -> str | None:
+        return log_k_text(log_k[k], error[k], ranges[k - 1], unit=unit) if k else None
+
     return [
         {
             "name": answer.names[k],
-            "natural": with_error(log_k[k], error[k]) if k else None,
-            "ten": with_error(log_k[k] / _LN10, error[k] / _LN10) if k else None,
+            "natural": text(k, 1.0),
+            "ten": text(k, _LN10) if k and ranges[k - 1].contains(log_k[k]) else None,
             "probability": float(answer.probabilities[k]),
             "novelty": float(answer.novelty[k]) if np.isfinite(answer.novelty[k]) else None,
         }
@@ -154,11 +164,10 @@ def _ranking(answer: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def _against_first(answer: Comparison) -> tuple[np.ndarray, np.ndarray]:
-    """Return log K and its error against the first model, both (K,), for two models too."""
-    if len(answer.names) > 2:
-        return np.asarray(answer.log_k), np.asarray(answer.error)
-    return np.array([0.0, float(answer.log_k)]), np.array([0.0, float(answer.error)])
+def _moved(held: Range, net: EvidenceNetwork, above: int, below: int) -> Range:
+    """Move a range of fresh draws, which did not fail, to log K of observations, which holds that chance."""
+    shift = float(net.log_valid[above] - net.log_valid[below])
+    return held if held.empty else replace(held, low=held.low + shift, high=held.high + shift)
 
 
 def _pair(
@@ -170,19 +179,17 @@ def _pair(
     values, label = draws.log_k[pair, k].astype(np.float64), draws.label[pair] == k
     held = net.ranges[k - 1]
     if check is not None:
-        # A check is made with draws that did not fail; log K of an observation holds the chance to fail.
-        shift = float(net.log_valid[k] - net.log_valid[0])
-        values, held = values + shift, check.ranges[k - 1]
-        held = held if held.empty else replace(held, low=held.low + shift, high=held.high + shift)
+        values = values + float(net.log_valid[k] - net.log_valid[0])
+        held = _moved(check.ranges[k - 1], net, k, 0)
     names = (net.names[0], net.names[k])
     text, observed, tails = "", None, None
     if answer is not None:
-        observed = float(_against_first(answer)[0][k])
+        observed = float(against_first(answer)[0][k])
         text = f" The observation lies at {observed:.2f}."
         beyond = (values[~label] >= observed, values[label] <= observed)
         tails = [f"{side.sum():,} of {len(side):,} ({100 * side.mean():.3g}%)" for side in beyond]
     figure = inline_svg(
-        partial(plots.log_k_distributions, values, label, names, observed, model=k),
+        partial(plots.log_k_distributions, values, label, names, observed, model=k, confirmed=held),
         _SIZE,
         name=f"log-k-{k}",
         title=f"Log K of {names[1]} against {names[0]}",
@@ -238,10 +245,20 @@ def _making(net: EvidenceNetwork) -> dict[str, str]:
         "Architecture": _described(networks.to_dict(net.architecture)),
         "Loss": _described(losses.to_dict(net.loss)),
         "Baseline": "none" if net.baseline is None else "Gaussians fitted to the draws of each model",
+        "Recalibration": _recalibration(net),
         "Time": f"{seconds:.0f} s of training, {net.history.compile_seconds:.0f} s of them for compilation",
         "Page written by": f"evidencenet {__version__}, Python {platform.python_version()}, "
         + ", ".join(f"{library} {version(library)}" for library in _LIBRARIES),
     }
+
+
+def _recalibration(net: EvidenceNetwork) -> str:
+    steps = [
+        f"fitted to {step.draws:,} draws; it improved the score of others by {step.gain:.4f} ± "
+        f"{step.gain_error:.4f} nats"
+        for step in net.recalibration
+    ]
+    return ", then ".join(steps) or "none"
 
 
 def _described(about: dict[str, Any]) -> str:

@@ -13,6 +13,7 @@ from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.choice import Choice, Trial
 from evidencenet.estimator import EvidenceNetwork, HeldOut
 from evidencenet.novelty import Novelty
+from evidencenet.recalibration import Recalibration
 from evidencenet.scaling import Scaling
 from evidencenet.training import History
 
@@ -34,6 +35,8 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
     if net.baseline is not None:
         for i, part in enumerate((net.baseline.full, *net.baseline.folds)):
             arrays |= {f"baseline/{i}/{key}": value for key, value in _fields(part).items()}
+    for i, step in enumerate(net.recalibration):
+        arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in _fields(step).items()}
     about = {
         "names": net.names,
         "example": _described(net.example),
@@ -114,6 +117,8 @@ def _rebuilt(
             choice["taken"],
             choice["draws"],
         ),
+        # Files of the first format have none.
+        recalibration=tuple(_record(Recalibration, part) for part in _parts(_under(arrays, "recalibration"))),
         **records,
     )
 
@@ -164,9 +169,14 @@ def _record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
 def _baseline(arrays: dict[str, np.ndarray]) -> Baseline | None:
     if not arrays:
         return None
-    number = 1 + max(int(key.split("/")[0]) for key in arrays)
-    full, *folds = (Gaussians(**_under(arrays, str(i))) for i in range(number))
+    full, *folds = (Gaussians(**part) for part in _parts(arrays))
     return Baseline(full, tuple(folds))
+
+
+def _parts(arrays: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+    """Return what is under the numbers 0, 1 and so on."""
+    number = 1 + max((int(key.split("/")[0]) for key in arrays), default=-1)
+    return [_under(arrays, str(i)) for i in range(number)]
 
 
 def _described(example: Any) -> Any:

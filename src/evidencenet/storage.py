@@ -11,7 +11,7 @@ import numpy as np
 from evidencenet._version import __version__
 
 # Raised whenever a file written by this version could be misread by an older one.
-FORMAT = 1
+FORMAT = 2
 _KEY = "evidencenet"
 
 

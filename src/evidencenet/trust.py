@@ -1,10 +1,10 @@
 """How far to trust log Bayes factors: their score, the range held-out draws vouch for, and moment checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import erfc, log_softmax
+from scipy.special import erfc, expit, log_softmax, logsumexp
 
 from evidencenet.coverage import check_log_k
 
@@ -35,10 +35,15 @@ class Score:
     gain_error: float
     n: int
 
+    @property
+    def informative(self) -> bool:
+        """Whether the gain is more than three of its standard errors."""
+        return self.gain > 3 * self.gain_error
+
     def __str__(self) -> str:
         return (
             f"Log score {self.value:.4f} ± {self.error:.4f} nats; gain over knowing nothing "
-            f"({self.nothing:.4f}): {self.gain:.4f} ± {self.gain_error:.4f} nats ({self.n} draws)."
+            f"({self.nothing:.4f}): {self.gain:.4f} ± {self.gain_error:.4f} nats ({self.n:,} draws)."
         )
 
 
@@ -66,6 +71,23 @@ def score(log_odds: ArrayLike, labels: ArrayLike) -> Score:
     >>> score([0.0, 0.0, 0.0, 0.0], [0, 1, 0, 1]).gain
     0.0
     """
+    log_odds, labels = check_log_odds(log_odds, labels)
+    n, models = log_odds.shape
+    loss = -log_softmax(log_odds, axis=1)[np.arange(n), labels]
+    ignorant = -np.log(np.bincount(labels, minlength=models)[labels] / n)
+    gain = ignorant - loss
+    return Score(
+        value=float(loss.mean()),
+        error=error_of_mean(loss, labels),
+        nothing=float(ignorant.mean()),
+        gain=float(gain.mean()),
+        gain_error=error_of_mean(gain, labels),
+        n=n,
+    )
+
+
+def check_log_odds(log_odds: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+    """Return log-odds (n, K) against model 0 and labels (n,) as arrays, or say what is wrong with them."""
     log_odds, labels = np.asarray(log_odds, dtype=np.float64), np.asarray(labels)
     if log_odds.ndim == 1:
         log_odds = np.stack([np.zeros_like(log_odds), log_odds], axis=1)
@@ -74,8 +96,8 @@ def score(log_odds: ArrayLike, labels: ArrayLike) -> Score:
             "log_odds must have shape (n,) or (n, models) with two models or more, and labels (n,), "
             f"got {log_odds.shape} and {labels.shape}."
         )
-    n, models = log_odds.shape
-    if n == 0:
+    models = log_odds.shape[1]
+    if len(log_odds) == 0:
         raise ValueError("log_odds and labels are empty; pass held-out draws.")
     if not np.isfinite(log_odds).all():
         raise ValueError(
@@ -83,19 +105,7 @@ def score(log_odds: ArrayLike, labels: ArrayLike) -> Score:
         )
     if not np.isin(labels, np.arange(models)).all():
         raise ValueError(f"labels must be whole numbers from 0 to {models - 1}, got {np.unique(labels)[:5]}.")
-    labels = labels.astype(np.int64)
-
-    loss = -log_softmax(log_odds, axis=1)[np.arange(n), labels]
-    ignorant = -np.log(np.bincount(labels, minlength=models)[labels] / n)
-    gain = ignorant - loss
-    return Score(
-        value=float(loss.mean()),
-        error=_error_of_mean(loss, labels),
-        nothing=float(ignorant.mean()),
-        gain=float(gain.mean()),
-        gain_error=_error_of_mean(gain, labels),
-        n=n,
-    )
+    return log_odds, labels.astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -117,8 +127,17 @@ class Range:
         log_k = np.asarray(log_k, dtype=np.float64)
         return np.asarray((log_k >= self.low) & (log_k <= self.high) & (not self.empty))
 
+    def confirmed(self, log_k: float) -> float:
+        """Return what is confirmed of a log K: itself, the end it lies beyond, or NaN if `empty`."""
+        return float("nan") if self.empty else min(max(log_k, self.low), self.high)
+
+    def reversed(self) -> "Range":
+        """Return the same range for the inverse Bayes factor."""
+        # 0.0 − x, because −0.0 would be printed as such.
+        return replace(self, low=0.0 - self.high, high=0.0 - self.low, n=self.n[::-1])
+
     def __str__(self) -> str:
-        draws = f"{self.n[0]} + {self.n[1]} held-out draws"
+        draws = f"{self.n[0]:,} + {self.n[1]:,} held-out draws"
         if self.empty:
             return f"No log K is vouched for by {draws}: fewer than {self.least} of each model overlap."
         return f"Natural log K from {self.low:.2f} to {self.high:.2f} is vouched for by {draws}."
@@ -183,6 +202,9 @@ class TuringGood:
         Difference of the two means, the first minus the second, over its standard error.
     p_value
         Two-sided, from `z`.
+    effective
+        How many draws of equal size would make either mean as uncertain, the smaller of the two numbers,
+        (Σw)²/Σw². Below about 100, single draws decide, and `z` is not normal.
     """
 
     log_mean_0: float
@@ -191,6 +213,7 @@ class TuringGood:
     error_1: float
     z: float
     p_value: float
+    effective: float
 
     def __str__(self) -> str:
         return (
@@ -224,16 +247,72 @@ def turing_good(log_k: ArrayLike, labels: ArrayLike) -> TuringGood:
         raise ValueError(f"log_k must be finite, got {np.sum(np.isinf(log_k))} infinite values.")
     if np.bincount(labels).min() < 2:
         raise ValueError(f"the errors need two draws of each model, got {np.bincount(labels)}.")
-    (log_0, error_0), (log_1, error_1) = (
-        _log_mean_exp(exponent) for exponent in (0.5 * log_k[labels == 0], -0.5 * log_k[labels == 1])
-    )
+    sides = (0.5 * log_k[labels == 0], -0.5 * log_k[labels == 1])
+    (log_0, error_0), (log_1, error_1) = map(_log_mean_exp, sides)
     # The larger mean is scaled to 1, so that nothing overflows.
     first, second = np.exp(np.array([log_0, log_1]) - max(log_0, log_1))
-    error = np.hypot(first * error_0, second * error_1)
-    difference = first - second
-    with np.errstate(divide="ignore"):  # no error if K is constant within each model
-        z = 0.0 if difference == 0 else np.divide(difference, error)
-    return TuringGood(log_0, error_0, log_1, error_1, float(z), float(erfc(abs(z) / np.sqrt(2))))
+    z, p_value = _z_score(first - second, np.hypot(first * error_0, second * error_1))
+    effective = min(_effective(np.exp(side - side.max())) for side in sides)
+    return TuringGood(log_0, error_0, log_1, error_1, z, p_value, effective)
+
+
+@dataclass(frozen=True)
+class MeanProbability:
+    """A model's mean posterior probability, which must equal its share of the draws.
+
+    Attributes
+    ----------
+    value, error
+        Mean of p(model|x) over all draws, and its standard error, the number of draws of each model given.
+    share
+        The model's share of the draws, which is its prior probability.
+    z, p_value
+        (`value` − `share`)/`error`, and its two-sided p-value.
+    effective
+        How many equally uncertain draws of the model, or of the others, would do: the smaller number. Below
+        about 30, single draws decide.
+    """
+
+    value: float
+    error: float
+    share: float
+    z: float
+    p_value: float
+    effective: float
+
+
+def mean_probability(log_odds: ArrayLike, labels: ArrayLike, model: int = 1) -> MeanProbability:
+    """Check that the mean posterior probability of a model equals its prior, its share of the draws.
+
+    Parameters
+    ----------
+    log_odds
+        Log posterior odds as for `score`, (n, K) or (n,), with the draws' own shares as prior.
+    labels
+        Model each draw came from, 0 to K − 1, shape (n,).
+    model
+        The model.
+
+    Returns
+    -------
+    MeanProbability
+
+    Examples
+    --------
+    >>> mean_probability([0.0, 0.0, 0.0, 0.0], [0, 1, 0, 1]).value
+    0.5
+    """
+    log_odds, labels = check_log_odds(log_odds, labels)
+    odds = log_odds[:, model] - logsumexp(np.delete(log_odds, model, axis=1), axis=1)
+    mine = labels == model
+    # Σ p − n_model is what draws of others are given too much, less what those of the model lack: two sums of
+    # positive numbers, without the rounding of 1 − p.
+    wrong = expit(np.where(mine, -odds, odds))
+    difference = float(wrong[~mine].sum() - wrong[mine].sum()) / len(labels)
+    error = error_of_mean(wrong, labels)
+    effective = min((_effective(wrong[side]) for side in (mine, ~mine) if side.any()), default=0.0)
+    share = float(mine.mean())
+    return MeanProbability(share + difference, error, share, *_z_score(difference, error), effective)
 
 
 def rank_p_value(value: ArrayLike, reference: ArrayLike) -> Array:
@@ -266,7 +345,7 @@ def rank_p_value(value: ArrayLike, reference: ArrayLike) -> Array:
     return np.asarray((1 + len(reference) - below) / (1 + len(reference)), dtype=np.float64)
 
 
-def _error_of_mean(values: Array, labels: NDArray[np.int64]) -> float:
+def error_of_mean(values: Array, labels: NDArray[np.int64]) -> float:
     """Return the standard error of a mean over draws, the number of draws of each model being given."""
     total = 0.0
     for model in np.unique(labels):
@@ -274,6 +353,21 @@ def _error_of_mean(values: Array, labels: NDArray[np.int64]) -> float:
         if len(part) > 1:
             total += len(part) * part.var(ddof=1)
     return float(np.sqrt(total) / len(values))
+
+
+def _effective(weights: Array) -> float:
+    """Return (Σw)²/Σw²: as how many equal weights these count."""
+    largest = weights.max()
+    # The largest is taken out first, since squares of tiny weights would be zero.
+    return float(np.sum(weights / largest) ** 2 / np.sum((weights / largest) ** 2)) if largest > 0 else 0.0
+
+
+def _z_score(difference: float, error: float) -> tuple[float, float]:
+    """Return a difference in units of its error, and the two-sided p-value; what is only rounding is 0."""
+    if abs(difference) < 1e-12:
+        return 0.0, 1.0
+    z = float(difference / error) if error > 0 else float(np.copysign(np.inf, difference))
+    return z, float(erfc(abs(z) / np.sqrt(2)))
 
 
 def _log_mean_exp(exponent: Array) -> tuple[float, float]:

@@ -1,20 +1,31 @@
 """Check a network on draws it has never seen."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from textwrap import fill
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import logsumexp
 
-from evidencenet.coverage import Coverage, coverage
+from evidencenet.checks import Check, coverages, examine
+from evidencenet.coverage import Coverage
+from evidencenet.data import index_of, kind_of
+from evidencenet.display import card, frame, plain
 from evidencenet.estimator import EvidenceNetwork
 from evidencenet.simulations import Simulations
+from evidencenet.training_checks import agreement, overfitting, training
 from evidencenet.trust import Range, Score, TuringGood, score, turing_good, validated_range
+
+if TYPE_CHECKING:
+    import pandas
+
+_INDENT = 25
+# Fewer draws of a model are left of weighted ones than any check can use.
+_LEAST_DRAWS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What fresh draws say about a network; print it, or call `plot`.
+    """What fresh draws say about a network; print it, show it in a notebook, or call `plot`.
 
     Attributes
     ----------
@@ -24,6 +35,8 @@ class Validation:
         Log K of each draw against model 0, (n, K), for draws that did not fail.
     label
         The model of each draw, (n,).
+    checks
+        What was looked at, each with its verdict, finding and advice; see `evidencenet.checks`.
     coverages
         The blind coverage test of each model against all others; for two models only that of model 1.
     score
@@ -32,15 +45,20 @@ class Validation:
         The log K of each further model against model 0 that these draws can vouch for.
     moments
         Half-order Turing–Good check of each further model against model 0.
+    weighted
+        If the draws had weights: how many there were of each model, and how many of equal weight they were
+        worth, (Σw)²/Σw². Empty otherwise.
     """
 
     names: tuple[str, ...]
     log_k: np.ndarray
     label: np.ndarray
+    checks: tuple[Check, ...]
     coverages: tuple[Coverage, ...]
     score: Score
     ranges: tuple[Range, ...]
     moments: tuple[TuringGood, ...]
+    weighted: tuple[tuple[int, float], ...] = ()
 
     @property
     def coverage(self) -> Coverage:
@@ -52,41 +70,73 @@ class Validation:
         """`ranges`; for two models the only one."""
         return self.ranges[0] if len(self.names) == 2 else self.ranges
 
+    def pair_range(self, model: int | str, against: int | str) -> Range:
+        """Return the log K of any two models that these draws can vouch for."""
+        pair = index_of(model, self.names), index_of(against, self.names)
+        return validated_range(*_of_pair(self.log_k, self.label, *pair))
+
     @property
     def passed(self) -> bool:
-        """Whether every coverage test passed, at a joint level of 1%."""
-        return all(test.passed for test in self.coverages)
+        """Whether no check failed. Exact log K passes in at least 98% of cases."""
+        return all(check.verdict != "fail" for check in self.checks)
+
+    @property
+    def warnings(self) -> tuple[Check, ...]:
+        """The checks that neither passed nor failed."""
+        return tuple(check for check in self.checks if check.verdict == "warn")
 
     @property
     def informative(self) -> bool:
         """Whether the network knows more than nothing, by three standard errors of its score's gain."""
-        return self.score.gain > 3 * self.score.gain_error
+        return self.score.informative
 
     def __str__(self) -> str:
-        verdict = "passed" if self.passed else "FAILED"
-        lines = [f"Validation on {len(self.label):,} fresh draws: coverage {verdict}"]
-        for name, test in zip(self.names[-len(self.coverages) :], self.coverages, strict=True):
-            lines.append(
-                f"  coverage of {name}: p = {test.p_value:.3g}, residuals {test.mean_residual:.2f} ± "
-                f"{test.std_residual:.2f} (0 ± 1 if exact)"
-            )
-        lines.append(f"  {self.score}")
-        for name, held, moment in zip(self.names[1:], self.ranges, self.moments, strict=True):
-            lines.append(f"  {name} against {self.names[0]}: {held}")
-            lines.append(
-                f"    E0[K^½] − E1[K^−½]: {moment.z:+.1f} standard errors from 0 (p = {moment.p_value:.2g})"
-            )
-        if not self.passed:
-            lines.append(
-                "  The probabilities do not match the draws. Simulate more, lower alpha of the loss, or try "
-                "another network; the figure of check.plot() shows where they are off."
-            )
-        if not self.informative:
-            lines.append(
-                "  The network tells the models apart no better than chance: either they predict the same "
-                "data, or it needs more draws or another architecture."
-            )
+        lines = [_wrapped(self._title())]
+        for check in self.checks:
+            line = f"  {check.verdict}  {check.name:<{_INDENT - 9}} {check.finding}"
+            lines.append(_wrapped(line))
+            if check.advice:
+                lines.append(_wrapped(f"{'':<{_INDENT - 2}}→ {check.advice}"))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (f"{check.verdict} {check.name}", f"{check.finding} {check.advice}".strip())
+            for check in self.checks
+        ]
+        return card(self._title(), rows)
+
+    def _title(self) -> str:
+        failed = sum(check.verdict == "fail" for check in self.checks)
+        verdict = f"FAILED {failed} of {len(self.checks)} checks" if failed else "passed"
+        if self.warnings:
+            number = len(self.warnings)
+            verdict += f", with {number} warning{'s' if number > 1 else ''}"
+        draws = f"{len(self.label):,} fresh draws"
+        if self.weighted:
+            draws += f", of equal weight, taken from {sum(n for n, _ in self.weighted):,} weighted ones"
+            draws += f" worth {sum(size for _, size in self.weighted):,.0f}"
+        return f"Validation on {draws}: {verdict}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return verdicts and numbers as JSON knows them; what is NaN or infinite is None."""
+        return plain(
+            {
+                "names": self.names,
+                "draws": np.bincount(self.label, minlength=len(self.names)),
+                "passed": self.passed,
+                "informative": self.informative,
+                "checks": [asdict(check) for check in self.checks],
+                "score": asdict(self.score),
+                "coverage_p_values": [test.p_value for test in self.coverages],
+                "ranges": [None if r.empty else {"low": r.low, "high": r.high} for r in self.ranges],
+                "turing_good": [asdict(moment) for moment in self.moments],
+            }
+        )
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row a check, by its name: verdict, finding and advice."""
+        return frame([asdict(check) for check in self.checks], "name")
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the coverage test, its residuals, and log K under each model, on three axes; returns them."""
@@ -96,7 +146,7 @@ class Validation:
 
 
 def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
-    """Check a network on fresh draws of its models: calibration, information, and range.
+    """Check a network on fresh draws of its models: calibration, information, training, and range.
 
     Parameters
     ----------
@@ -104,13 +154,21 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
         The network.
     sims
         Draws that were *not* used in training, of the same models in the same order. The numbers of draws of
-        each model need not be those of the training.
+        each model need not be those of the training. Of weighted draws a part is taken that has equal
+        weights: each is kept with a chance in proportion to its weight, always the same ones.
 
     Returns
     -------
     Validation
-        Print it for a summary. `passed` says whether the probabilities match the draws; `score` whether they
-        say anything; `range` how far log K is confirmed.
+        Print it for a summary. `passed` says whether a check failed, `checks` which and what to do; `range`
+        how far log K is confirmed.
+
+    Notes
+    -----
+    The checks are those of `evidencenet.checks.examine` on log K, and three on the training: "members" (do
+    they agree), "overfitting" (is the score worse than on the draws by which training was stopped), and
+    "training" (do the learning curves say that it was too short or too long). A network that gives the exact
+    log K fails any of them in less than 2% of cases.
 
     Examples
     --------
@@ -118,40 +176,69 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
     >>> check.passed  # doctest: +SKIP
     True
     """
+    if not isinstance(net, EvidenceNetwork):
+        raise TypeError(
+            f"validate(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log Bayes "
+            "factors from elsewhere use evidencenet.checks.examine(log_k, labels)."
+        )
     if not isinstance(sims, Simulations):
-        raise TypeError(f"validate takes Simulations, got a {type(sims).__name__}; make some with simulate.")
+        raise TypeError(f"validate takes Simulations, got {kind_of(sims)}; make some with simulate.")
     if sims.names != net.names:
         raise ValueError(f"the draws are of {sims.names}, the network compares {net.names}, in this order.")
+    weighted: tuple[tuple[int, float], ...] = ()
     if sims.log_weight is not None:
-        raise ValueError("validate takes draws of equal weight; simulate from the prior the weights lead to.")
-    log_k = np.stack([net.log_bayes_factor(sims.x, model=k) for k in range(len(net.names))], axis=1)
+        weighted = tuple(zip(sims.counts, map(float, sims.effective_sample_size), strict=True))
+        sims = _of_equal_weight(sims)
     # Only draws that did not fail are here: among them the chance to fail no longer counts.
-    log_k -= net.log_valid - net.log_valid[0]
-    log_odds = log_k + np.log(np.array(sims.counts) / sims.counts[0])
-    pairs = [np.isin(sims.model, (0, k)) for k in range(1, len(net.names))]
+    valid = net.log_valid - net.log_valid[0]
+    members, label = net.table(sims.x) - valid, sims.model
+    log_k = members.mean(axis=0)
+    on_log_k = examine(log_k, label, names=net.names)
+    held = net.held_out
+    on_training = (
+        agreement(members, label),
+        overfitting(log_k, label, held.log_k - valid, held.label),
+        training(net.history.score, net.history.best_epoch, net.gain != 0),
+    )
+    pairs = [_of_pair(log_k, label, k, 0) for k in range(1, len(net.names))]
     return Validation(
         net.names,
         log_k,
-        sims.model,
-        _coverages(log_k, log_odds, sims.model),
-        score(log_odds, sims.model),
-        tuple(
-            validated_range(log_k[pair, k], sims.model[pair] == k) for k, pair in enumerate(pairs, start=1)
-        ),
-        tuple(turing_good(log_k[pair, k], sims.model[pair] == k) for k, pair in enumerate(pairs, start=1)),
+        label,
+        # First what makes log K wrong, then how much it says and how far.
+        (*on_log_k[:4], *on_training, *on_log_k[4:]),
+        coverages(log_k, label),
+        score(log_k + np.log(np.array(sims.counts) / sims.counts[0]), label),
+        tuple(validated_range(*pair) for pair in pairs),
+        tuple(turing_good(*pair) for pair in pairs),
+        weighted,
     )
 
 
-def _coverages(log_k: np.ndarray, log_odds: np.ndarray, label: np.ndarray) -> tuple[Coverage, ...]:
-    models = log_k.shape[1]
-    if models == 2:
-        return (coverage(log_k[:, 1], label),)
-    tests = []
-    for k in range(models):
-        mine = label == k
-        others = np.delete(log_odds, k, axis=1)
-        odds = log_odds[:, k] - logsumexp(others, axis=1)
-        # A Bayes factor against the mixture of the others: coverage() adds the prior odds again.
-        against = odds - np.log(mine.sum() / (~mine).sum())
-        tests.append(coverage(against, mine.astype(int), alpha=0.01 / models))
-    return tuple(tests)
+def _of_equal_weight(sims: Simulations) -> Simulations:
+    """Keep each draw with a chance in proportion to its weight: what is left is like unweighted draws.
+
+    Resampling with replacement would keep more, but the same draws twice, which no test allows for.
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(0))
+    weights = sims.weights
+    largest = np.array([weights[sims.model == k].max() for k in range(len(sims.names))])
+    kept = np.flatnonzero(rng.random(len(sims)) * largest[sims.model] < weights)
+    counts = np.bincount(sims.model[kept], minlength=len(sims.names))
+    if counts.min() < _LEAST_DRAWS:
+        raise ValueError(
+            f"only {counts.tolist()} draws are left of {list(sims.counts)} weighted ones, made to have equal "
+            f"weight; wanted {_LEAST_DRAWS} of each model. Simulate more, or from the prior they lead to."
+        )
+    part = sims.take(kept)
+    return Simulations(part.x, part.model, sims.names)
+
+
+def _of_pair(log_k: np.ndarray, label: np.ndarray, above: int, below: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log K and labels, 1 for the model above, of the draws of two models."""
+    pair = np.isin(label, (above, below))
+    return log_k[pair, above] - log_k[pair, below], label[pair] == above
+
+
+def _wrapped(line: str) -> str:
+    return fill(line, 110, subsequent_indent=" " * _INDENT, break_long_words=False)
