@@ -1,41 +1,36 @@
 """Accuracy on every problem of the zoo: the default call, and the paper's recipe on the same draws.
 
-    python benchmarks/accuracy.py [--draws 200000] [--only NAME ...] [--paper] [--json FILE]
+    python benchmarks/accuracy.py [--draws 200000] [--only NAME ...] [--paper] [--json FILE] [--keep FOLDER]
 
 Each row: excess log score over the exact one (nats), root mean square error and bias of log K (nats) by the
 size of the exact log K, verdict of the coverage test, and seconds of training.
 """
 
-import argparse
-import json
-import time
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import evidencenet as en
-from evidencenet.losses import log_score
+from common import kept, parser, table, trained
 from evidencenet.problems import Problem, zoo
+from evidencenet.trust import score
 
 BANDS = ((0, 2), (2, 6), (6, 15), (15, np.inf))
 
 
 def measure(problem: Problem, draws: int, seed: int, **options: Any) -> dict[str, Any]:
     """Train on `draws` draws and compare with the exact answer on 20,000 fresh ones."""
-    sims = en.simulate(problem.models, draws, seed=seed, progress=False)
-    fresh = en.simulate(problem.models, 20_000, seed=seed + 1000, progress=False)
-    start = time.perf_counter()
-    net = en.train(sims, augment=problem.augment, seed=seed, progress=False, **options)
-    seconds = time.perf_counter() - start
+    net, fresh, exact, seconds = trained(problem, draws, seed, fresh=20_000, **options)
     check = en.validate(net, fresh)
-    evidence = problem.log_evidence(fresh.x)
-    exact, log_k = evidence - evidence[:, :1], check.log_k
+    log_k = check.log_k
     prior = np.log(np.array(fresh.counts) / len(fresh))
+    prior -= prior[0]
     error, size = (log_k - exact)[:, 1:].ravel(), np.abs(exact[:, 1:]).ravel()
     row: dict[str, Any] = {
         "problem": problem.name,
-        "excess": log_score(log_k + prior, fresh.model) - log_score(exact + prior, fresh.model),
-        "coverage": check.passed,
+        "excess": score(log_k + prior, fresh.model).value - score(exact + prior, fresh.model).value,
+        "coverage": all(test.passed for test in check.coverages),
         "seconds": seconds,
     }
     within = [(f"{low:g}-{high:g}", (size >= low) & (size < high)) for low, high in BANDS]
@@ -57,29 +52,19 @@ def line(name: str, row: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run the benchmark and print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--draws", type=lambda text: int(float(text)), default=200_000)
-    parser.add_argument("--only", nargs="*", default=list(zoo()))
-    parser.add_argument("--paper", action="store_true", help="also the paper's recipe on the same draws")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", help="write the rows to this file too")
-    options = parser.parse_args()
+    flags = parser(__doc__)
+    flags.add_argument("--paper", action="store_true", help="also the paper's recipe on the same draws")
+    options = flags.parse_args()
     bands = " ".join(f"{f'{low:g}-{high:g}':>15}" for low, high in BANDS)
     print(f"{'problem':<28}{'excess':>9} {'|log K| < 6':>15} {bands}  coverage seconds")
-    rows = []
+    jobs = []
     for name in options.only:
-        settings: dict[str, dict[str, Any]] = {name: {}}
+        job = partial(measure, zoo()[name](), options.draws, options.seed)
+        jobs.append((name, partial(job, keep=kept(options, name))))
         if options.paper:
-            settings[f"{name} (paper)"] = {"recipe": en.Recipe.paper()}
-        for label, choice in settings.items():
-            row = measure(zoo()[name](), options.draws, options.seed, **choice)
-            rows.append({"setting": label, **row})
-            print(line(label, row), flush=True)
-            if options.json:
-                with open(options.json, "w") as file:
-                    json.dump(rows, file, indent=1)
+            paper = partial(job, recipe=en.Recipe.paper(), keep=kept(options, f"{name}-paper"))
+            jobs.append((f"{name} (paper)", paper))
+    table(jobs, line, options.json)
 
 
 if __name__ == "__main__":

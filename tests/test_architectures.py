@@ -1,21 +1,18 @@
-"""Networks that know what a place means: sets, sequences and images."""
+"""Networks that know what a place means: sets, tables, sequences, images and spectra."""
 
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import evidencenet as en
-from conftest import Case, draws
+from conftest import Case, draws, rms
 from evidencenet import networks
-from evidencenet.networks import DeepSet, Dense, Image, Sequence, _windows
+from evidencenet.networks import DeepSet, Dense, Image, Sequence, Spectrum, Table
 
 KEY = jax.random.key(0)
-ALL: list[Any] = [DeepSet(), Sequence(), Image(), Dense()]
-SHAPES = {"DeepSet": (9, 2), "Sequence": (50, 1), "Image": (12, 12, 1), "Dense": (5,)}
 apply = eqx.filter_jit(networks.apply)
 
 
@@ -54,10 +51,10 @@ def reordered(x: dict[str, np.ndarray], seed: int = 2) -> dict[str, np.ndarray]:
 # --- Sets ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
-def test_a_set_has_no_order(outputs: int) -> None:
+@pytest.mark.parametrize(("outputs", "waves"), [(1, 0), (3, 0), (1, 4)])
+def test_a_set_has_no_order(outputs: int, waves: int) -> None:
     x = cloud()
-    run = built(DeepSet(), x, outputs)
+    run = built(DeepSet(waves=waves), x, outputs)
     found = run(x)
     assert found.shape == (40, outputs)
     assert len(np.unique(found)) > 30
@@ -68,7 +65,7 @@ def test_a_set_has_no_order(outputs: int) -> None:
     assert np.abs(dense(reordered(x)) - dense(x)).max() > 0.01
 
 
-@pytest.mark.parametrize("architecture", [DeepSet(), Sequence(kernel=3)], ids=lambda a: type(a).__name__)
+@pytest.mark.parametrize("architecture", [DeepSet(), DeepSet(waves=4), Sequence(kernel=3)], ids=str)
 def test_what_is_not_there_does_not_matter(architecture: Any) -> None:
     x = cloud()
     run = built(architecture, x)
@@ -101,42 +98,76 @@ def test_the_number_of_elements_counts() -> None:
     assert len(np.unique(built(DeepSet(), x)(x))) == 5
 
 
+def test_correlations_of_elements_are_seen() -> None:
+    # The same numbers in each channel, paired otherwise: means and spreads are the same, products are not.
+    rng = np.random.default_rng(8)
+    x = rng.normal(size=(10, 9, 2)).astype(np.float32)
+    other = np.stack([x[:, :, 0], np.roll(x[:, :, 1], 1, axis=1)], axis=2)
+    run = built(DeepSet(), x)
+    assert np.all(np.abs(run(other) - run(x)) > 1e-5)
+
+
+# --- Tables ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", [Table(), Table(waves=3)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 7), (6, 6), (4, 5, 2)], ids=str)
+def test_a_table_has_no_order(architecture: Any, shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(9)
+    x = rng.normal(size=(20, *shape)).astype(np.float32)
+    run, dense = built(architecture, x), built(Dense(), x)
+    found = run(x)
+    assert len(np.unique(found)) == 20
+    rows, columns = rng.permutation(shape[0]), rng.permutation(shape[1])
+    for other in (x[:, rows], x[:, :, columns], x[:, rows][:, :, columns]):
+        close(run(other), found)
+        # A control: a dense network knows each place.
+        assert np.abs(dense(other) - dense(x)).max() > 0.01
+    # Entries that change places one by one have other rows and columns.
+    loose = rng.permuted(x.reshape(20, shape[0] * shape[1], -1), axis=1).reshape(x.shape)
+    assert np.abs(run(loose) - found).max() > 0.001
+
+
+def test_a_graph_has_no_order() -> None:
+    rng = np.random.default_rng(10)
+    upper = np.triu(rng.random((20, 8, 8)) < 0.4, 1).astype(np.float32)
+    x = upper + np.swapaxes(upper, 1, 2)
+    run = built(Table(), x)
+    order = rng.permutation(8)
+    close(run(x[:, order][:, :, order]), run(x))
+    # As many edges elsewhere are another graph, by the degrees of the nodes that they link.
+    star = np.zeros((1, 8, 8), np.float32)
+    star[0, 0, 1:5] = star[0, 1:5, 0] = 1
+    pairs = np.zeros((1, 8, 8), np.float32)
+    for i in range(0, 8, 2):
+        pairs[0, i, i + 1] = pairs[0, i + 1, i] = 1
+    assert star.sum() == pairs.sum()
+    assert np.abs(run(star) - run(pairs))[0, 0] > 0.001
+
+
+# --- Spectra ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(20,), (21, 2), (6, 8, 1)], ids=str)
+def test_a_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(20, *shape)).astype(np.float32)
+    axes = range(1, max(2, len(shape)))
+    run, dense = built(Spectrum(), x), built(Dense(), x)
+    found = run(x)
+    assert len(np.unique(found)) == 20
+    for axis in axes:
+        close(run(np.roll(x, 3, axis)), found)
+        assert np.abs(dense(np.roll(x, 3, axis)) - dense(x)).max() > 0.01
+    # Without their means, draws may change sign.
+    bare = x - x.mean(axis=tuple(axes), keepdims=True)
+    close(run(-bare), run(bare))
+    # Another order is another spectrum, and so is another mean.
+    assert np.abs(run(rng.permuted(x, axis=1)) - found).max() > 0.001
+    assert np.abs(run(x + 1) - found).max() > 0.001
+
+
 # --- Sequences and images --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_windows_are_numpys_convolution(size: int) -> None:
-    rng = np.random.default_rng(4)
-    x, kernel = rng.normal(size=(17, 2)), rng.normal(size=(size, 2))
-    with jax.enable_x64(True):
-        found = np.asarray(_windows(jnp.asarray(x), (size,), 1) @ kernel.reshape(-1))
-    # Networks do not turn the kernel round, and an even one reaches one place farther back.
-    before = size // 2
-    padded = np.pad(x, ((before, size - 1 - before), (0, 0)))
-    wanted = sum(np.convolve(padded[:, c], kernel[::-1, c], mode="valid") for c in range(2))
-    np.testing.assert_allclose(found, wanted, rtol=1e-12)
-
-
-@pytest.mark.parametrize("step", [1, 2])
-@pytest.mark.parametrize("window", [(3,), (5,), (3, 3), (5, 2)], ids=str)
-def test_windows_are_xlas_convolution(window: tuple[int, ...], step: int) -> None:
-    rng = np.random.default_rng(5)
-    axes, channels, outputs = len(window), 3, 4
-    x = rng.normal(size=(*(13, 10)[:axes], channels)).astype(np.float32)
-    # The last axis is the slowest of the neighbours.
-    weight = rng.normal(size=(*window[::-1], channels, outputs)).astype(np.float32)
-    found = np.asarray(_windows(jnp.asarray(x), window, step) @ weight.reshape(-1, outputs))
-    kernel = weight.transpose(*range(axes - 1, -1, -1), axes, axes + 1)
-    letters = "HW"[:axes]
-    wanted = jax.lax.conv_general_dilated(
-        jnp.asarray(x[None]),
-        jnp.asarray(kernel),
-        (step,) * axes,
-        [(size // 2, size - 1 - size // 2) for size in window],
-        dimension_numbers=(f"N{letters}C", f"{letters}IO", f"N{letters}C"),
-    )[0]
-    assert found.shape == wanted.shape
-    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("outputs", [1, 3])
@@ -152,6 +183,12 @@ def test_windows_are_xlas_convolution(window: tuple[int, ...], step: int) -> Non
         (Image(), (12, 12, 1)),
         (Image(kernel=5, depth=1), (7, 9, 3)),
         (Image(), (2, 2, 1)),
+        (Table(), (3, 4)),
+        (Table(), (1, 1)),
+        (Table(width=5, hidden=3), (2, 3, 4)),
+        (Spectrum(), (2,)),
+        (Spectrum(), (16, 2)),
+        (Spectrum(width=5, hidden=7), (4, 4, 4, 2)),
     ],
     ids=str,
 )
@@ -205,36 +242,23 @@ def test_no_image(x: Any) -> None:
         Image()(x, 1, key=KEY)
 
 
+@pytest.mark.parametrize(
+    "x", [np.zeros(5), np.zeros(()), np.zeros((2, 2, 2, 2)), {"x": np.zeros((5, 5))}], ids=str
+)
+def test_no_table(x: Any) -> None:
+    with pytest.raises(ValueError, match=r"Table wants draws of shape \(rows, columns\).*another network"):
+        Table()(x, 1, key=KEY)
+
+
+@pytest.mark.parametrize("x", [{"x": np.zeros(20)}, np.zeros(())], ids=["dict", "scalar"])
+def test_no_spectrum(x: Any) -> None:
+    with pytest.raises(ValueError, match="Spectrum wants draws that are one array"):
+        Spectrum()(x, 1, key=KEY)
+
+
 def test_a_network_that_does_not_suit_the_draws(small: Case) -> None:
     with pytest.raises(ValueError, match="Image wants draws of shape"):
         en.train(small.sims, network=Image(), recipe=en.Recipe(epochs=1), progress=False)
-
-
-@pytest.mark.parametrize("kind", [DeepSet, Sequence, Image])
-def test_sizes_below_one(kind: Any) -> None:
-    for name in ("width", "hidden"):
-        with pytest.raises(ValueError, match=f"{kind.__name__}: {name} = 0; wanted at least 1"):
-            kind(**{name: 0})
-
-
-@pytest.mark.parametrize("architecture", ALL, ids=lambda a: type(a).__name__)
-def test_descriptions(architecture: Any) -> None:
-    import json
-
-    kind = type(architecture)
-    for one in (architecture, kind(width=7, hidden=3)):
-        assert networks.from_dict(json.loads(json.dumps(networks.to_dict(one)))) == one
-    # One network is told from another by its numbers.
-    assert networks.to_dict(kind(hidden=3)) != networks.to_dict(kind())
-
-
-@pytest.mark.parametrize("architecture", ALL, ids=lambda a: type(a).__name__)
-def test_operations_grow_with_the_network(architecture: Any) -> None:
-    x = np.zeros(SHAPES[type(architecture).__name__], np.float32)
-    small, large = (networks.operations(type(architecture)(hidden=hidden), x, 1) for hidden in (64, 256))
-    # Two for each of the last layers' weights in a forward pass, and as much again for each gradient.
-    assert large - small > 3 * 2 * (256**2 - 64**2)
-    assert large < 200 * (256**2 + 1e4)
 
 
 # --- Trained ---------------------------------------------------------------------------------------------
@@ -270,7 +294,52 @@ def test_a_trained_set_network_has_no_order(sets: Case) -> None:
     np.testing.assert_array_equal(sets.net.log_bayes_factor(hidden), log_k)
 
 
-@pytest.mark.parametrize("name", ["sets", "ordered"])
+def row_effects(rows: int, columns: int) -> en.problems.Problem:
+    """Tables of unit normal noise, without and with a unit normal effect of each row."""
+
+    def log_evidence(x: Any) -> np.ndarray:
+        # Of each row, only the sum tells: its variance is `columns`, or that times 1 + columns.
+        squares = np.square(x.sum(axis=2)) / (1 + columns)
+        log_k = 0.5 * np.sum(squares - np.log(1 + columns), axis=1)
+        return np.stack([np.zeros(len(x)), log_k], axis=1)
+
+    def noise(rng: np.random.Generator, n: int) -> np.ndarray:
+        return rng.normal(size=(n, rows, columns))
+
+    def effects(rng: np.random.Generator, n: int) -> np.ndarray:
+        return noise(rng, n) + rng.normal(size=(n, rows, 1))
+
+    return en.problems.Problem(
+        "rows", (en.Model("none", noise), en.Model("rows", effects)), log_evidence, None
+    )
+
+
+@pytest.fixture(scope="module")
+def tabled() -> Case:
+    problem = row_effects(4, 3)
+    sims = draws(problem, 6_000, seed=1)
+    net = en.train(
+        sims, network=Table(), members=2, recipe=en.Recipe(epochs=4, batch=100), seed=2, progress=False
+    )
+    return Case(problem, sims, draws(problem, 500, seed=3), net)
+
+
+def test_a_trained_table_network_has_no_order(tabled: Case) -> None:
+    x = np.asarray(tabled.fresh.x)
+    log_k = tabled.net.log_bayes_factor(x)
+    exact = tabled.problem.log_bayes_factor(x)
+    inside = tabled.net.ranges[0].contains(exact)
+    assert rms((log_k - exact)[inside]) < 0.3 * rms(exact[inside])
+    rows, columns = [2, 0, 3, 1], [1, 2, 0]
+    # The scaling treats all places alike too, or this would hold only to a part in a hundred.
+    for other in (x[:, rows], x[:, :, columns], x[:, rows][:, :, columns]):
+        np.testing.assert_allclose(tabled.net.log_bayes_factor(other), log_k, rtol=1e-4, atol=1e-4)
+    # A control: rows are not columns.
+    turned = np.swapaxes(x[:, :3], 1, 2)
+    assert np.abs(tabled.net.log_bayes_factor(np.concatenate([turned, x[:, 3:]], axis=1)) - log_k).max() > 0.5
+
+
+@pytest.mark.parametrize("name", ["sets", "ordered", "tabled"])
 def test_what_a_file_holds(name: str, request: pytest.FixtureRequest, tmp_path: Any) -> None:
     case = request.getfixturevalue(name)
     case.net.save(tmp_path / "some.evnet")
@@ -281,7 +350,7 @@ def test_what_a_file_holds(name: str, request: pytest.FixtureRequest, tmp_path: 
     assert repr(back) == repr(case.net)
 
 
-@pytest.mark.parametrize("name", ["sets", "ordered"])
+@pytest.mark.parametrize("name", ["sets", "ordered", "tabled"])
 def test_something_is_learned(name: str, request: pytest.FixtureRequest) -> None:
     case = request.getfixturevalue(name)
     check = en.validate(case.net, case.fresh)

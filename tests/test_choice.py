@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 
-import jax
 import numpy as np
 import pytest
 
@@ -11,8 +10,7 @@ import evidencenet as en
 from conftest import Case, draws, rms
 from evidencenet.choice import Choice, Plan, choose
 from evidencenet.losses import LPopExponential, LPopLogistic
-from evidencenet.networks import DeepSet, Dense, Image, Sequence
-from evidencenet.train import _Draws, _rounds, natural
+from evidencenet.networks import DeepSet, Dense
 from evidencenet.trust import score
 
 FIRST = Plan(Dense(), LPopExponential())
@@ -61,6 +59,41 @@ def test_plans_that_fail_lose(bad: float) -> None:
     plan, choice = chosen({FIRST: bad, SET: bad}, [SET])
     assert plan == FIRST
     assert "inf" in str(choice)
+
+
+def test_the_simplest_that_is_as_good_is_taken() -> None:
+    # In a round that lists the best plan so far, those before it are simpler: it must beat them.
+    costs = {FIRST: 0.5, GUIDED: 0.4, SET: 0.4, LOGISTIC: 0.4}
+    assert chosen(costs, [GUIDED], [SET, GUIDED, LOGISTIC])[0] == SET
+    assert chosen({**costs, SET: 0.4 + 1e-4}, [GUIDED], [SET, GUIDED])[0] == SET
+    # By more than 2e-4 it does.
+    assert chosen({**costs, SET: 0.4 + 3e-4}, [GUIDED], [SET, GUIDED])[0] == GUIDED
+    # A round that does not list it offers more elaborate plans.
+    assert chosen(costs, [GUIDED], [SET, LOGISTIC])[0] == GUIDED
+    assert chosen({**costs, SET: 0.4 - 3e-4}, [GUIDED], [SET, LOGISTIC])[0] == SET
+
+
+def test_gains_do_not_add_up_by_small_steps() -> None:
+    # Each is better than the one before by less than what counts, the last one than the first by more.
+    names = [FIRST, SQUASHED, GUIDED, SET]
+    scores = {plan: 0.5 - 1.5e-4 * i for i, plan in enumerate(names)}
+    assert chosen(scores, names[1:2])[0] == FIRST
+    assert chosen(scores, names[1:])[0] == GUIDED
+    # A round of no alternatives changes nothing.
+    assert chosen(scores, names[1:], [])[0] == GUIDED
+
+
+def test_each_round_is_told_of() -> None:
+    told = []
+    costs = {FIRST: 0.5, SET: 0.4, GUIDED: 0.45}
+    choose(
+        FIRST,
+        [lambda _: [SET, GUIDED], lambda _: []],
+        lambda plan: np.full(64, costs[plan]),
+        10,
+        lambda tried, best: told.append((tried, best)),
+    )
+    assert told == [(3, SET), (3, SET)]
 
 
 def test_each_round_starts_from_the_best_so_far() -> None:
@@ -113,56 +146,13 @@ def test_the_table() -> None:
 
 
 def test_different_plans_have_different_words() -> None:
+    assert str(Plan(Dense(waves=3), LPopExponential(), squash=True, weight_decay=0.01)) == (
+        "Dense(waves=3), asinh, LPopExponential, weight decay 0.01"
+    )
     wide = Plan(Dense(hidden=64), LPopExponential())
     assert str(wide) != str(FIRST)
     _, choice = chosen({FIRST: 0.5, wide: 0.4}, [wide])
     assert [row[0] for row in str(choice).splitlines()[1:]] == [" ", "*"]
-
-
-# --- By shape --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("shape", "first", "others"),
-    [
-        ((1,), Dense, set()),
-        ((3,), Dense, set()),
-        ((4,), Dense, {DeepSet}),
-        ((20,), Dense, {DeepSet, Sequence}),
-        ((50, 1), Sequence, {DeepSet, Dense}),
-        ((16, 4), Sequence, {DeepSet, Dense}),
-        ((3, 4), Dense, set()),
-        ((12, 12, 1), Image, {Dense}),
-        ((12, 12, 3), Image, {Dense}),
-        ((4, 4, 7), Dense, set()),
-        ((2, 2, 2, 2), Dense, set()),
-    ],
-    ids=str,
-)
-def test_networks_that_suit_a_shape(shape: tuple[int, ...], first: type, others: set[type]) -> None:
-    found = natural(np.zeros(shape, np.float32))
-    assert type(found[0]) is first
-    assert {type(network) for network in found} == {first} | others
-    # Each of them is able to take such draws.
-    for network in found:
-        assert np.all(np.isfinite(outputs(network, np.zeros(shape, np.float32))))
-
-
-def outputs(network: en.networks.Architecture, x: np.ndarray) -> np.ndarray:
-    module, state = en.networks.initialise(network, x, 1, key=jax.random.key(0))
-    return np.asarray(en.networks.apply(module, state, x[None])[0])
-
-
-def test_networks_that_suit_a_dict() -> None:
-    mask = np.zeros(5, bool)
-    points, rest = np.zeros((5, 2), np.float32), np.zeros(3, np.float32)
-    assert natural({"x": points, "mask": mask}) == [DeepSet(), Dense()]
-    assert natural({"x": points, "size": np.zeros(5), "mask": mask}) == [DeepSet(), Dense()]
-    # Without a mask, with two of them, or with arrays that are no elements, nothing is known but numbers.
-    assert natural({"x": points}) == [Dense()]
-    assert natural({"x": points, "mask": mask, "other": mask}) == [Dense()]
-    assert natural({"x": points, "rest": rest, "mask": mask}) == [Dense()]
-    assert natural({"x": points, "mask": np.zeros((5, 2), bool)}) == [Dense()]
 
 
 # --- The default call ------------------------------------------------------------------------------------
@@ -183,9 +173,12 @@ def test_the_default_call_chooses(default: Case) -> None:
     assert choice is not None
     assert choice.draws == 18_000
     scores = {trial.plan: trial.score for trial in choice.trials}
-    assert scores[choice.taken] < min(scores.values()) + 2e-4
-    # Two scalings with and without a baseline, two other networks with either scaling, another loss.
-    assert len(choice.trials) == 9
+    # A simpler plan is kept if it is worse by no more than chance: errors of differences are 0.001 or so.
+    assert scores[choice.taken] < min(scores.values()) + 0.003
+    assert scores[choice.taken] < scores["Dense, asinh, Logistic"] - 0.03
+    # Two scalings with and without a baseline, two other networks with either scaling; then the baseline of
+    # the best one, waves and decay, and three other losses.
+    assert len(scores) == len(choice.trials) == 4 + 4 + 3 + 3
     for trial in choice.trials:
         assert f"{trial.plan} " in str(choice)
     # Logarithms of numbers that may change places: each is worth 0.03 nats or more in the trials.
@@ -208,40 +201,25 @@ def test_the_default_call_is_right(default: Case) -> None:
     assert rms((found - exact)[some]) < 0.8 * rms(exact[some])
 
 
-def test_the_default_call_knows_no_order(default: Case) -> None:
-    assert default.net.baseline is None
+def test_the_default_call_hardly_knows_an_order(default: Case) -> None:
     x = np.asarray(default.fresh.x)
     shuffled = np.random.default_rng(1).permuted(x, axis=1)
     found = default.net.log_bayes_factor(x)
-    # Sums in another order, in single precision, through a link that squares.
-    np.testing.assert_allclose(default.net.log_bayes_factor(shuffled), found, rtol=1e-4, atol=1e-5)
+    changed = default.net.log_bayes_factor(shuffled) - found
+    # A set network knows none, but Gaussians under it do: within the error.
+    if default.net.baseline is None:
+        np.testing.assert_allclose(changed, 0, atol=1e-3)
+    assert rms(changed) < rms(default.net.error(x))
     assert np.std(found) > 0.3
 
 
-def test_squashing_is_tried_only_where_there_are_outliers(small: Case) -> None:
-    plan = Plan(Dense(), LPopExponential())
-
-    def tried(sims: en.Simulations, baseline: bool | None) -> list[tuple[bool, bool]]:
-        some = _Draws.of(sims, 0.1, None, [1, 2])
-        first = _rounds([Dense()], None, baseline, some)[0]
-        return [(p.squash, p.baseline) for p in first(plan)]
-
-    normal = small.sims
-    tails = en.Simulations(np.random.default_rng(1).standard_cauchy(size=(6_000, 5)), normal.model)
-    assert tried(normal, False) == [(False, False)]
-    assert tried(normal, None) == [(False, True), (False, False)]
-    assert tried(tails, True) == [(False, True), (True, True)]
-    assert tried(tails, None) == [(False, True), (False, False), (True, True), (True, False)]
-    wide = en.Simulations(np.random.default_rng(1).normal(size=(200, 601)), np.arange(200) % 2)
-    assert tried(wide, None) == [(False, False)]
-
-
-def test_the_default_call_is_the_same_again(default: Case) -> None:
-    again = en.train(default.sims, members=1, seed=2, progress=False)
+def test_the_default_call_is_the_same_again() -> None:
+    sims, fresh = (draws(en.problems.mean_test(size=3), n, seed=n) for n in (2_000, 100))
+    one, again = (en.train(sims, network=Dense(), members=1, seed=2, progress=False) for _ in range(2))
+    assert one.choice is not None
     assert again.choice is not None
-    assert default.net.choice is not None
-    assert again.choice.taken == default.net.choice.taken
-    assert [(t.plan, t.score) for t in again.choice.trials] == [
-        (t.plan, t.score) for t in default.net.choice.trials
-    ]
-    np.testing.assert_array_equal(again.members(default.fresh.x), default.net.members(default.fresh.x))
+    assert again.choice.taken == one.choice.taken
+    assert [(t.plan, t.score) for t in again.choice.trials] == [(t.plan, t.score) for t in one.choice.trials]
+    assert len(one.choice.trials) >= 2
+    np.testing.assert_array_equal(again.members(fresh.x), one.members(fresh.x))
+    np.testing.assert_array_equal(again.error(fresh.x), one.error(fresh.x))

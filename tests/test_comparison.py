@@ -238,8 +238,7 @@ def test_usual_data_are_not_strange(series: Case) -> None:
     found = [series.net.compare(x) for x in np.asarray(series.fresh.x)[::500]]
     assert not any("no model produces" in warning for f in found for warning in f.warnings)
     # How far out draws lie is uniform among the draws.
-    p = series.net.novelty.p_value(series.net.scaling(series.fresh.x)) if series.net.novelty else None
-    assert p is not None
+    p = series.net.novelty_p_value(series.fresh.x)
     own = p[np.arange(len(p)), series.fresh.model]
     assert np.mean(own) == pytest.approx(0.5, abs=0.02)
     assert np.mean(own < 0.1) == pytest.approx(0.1, abs=0.02)

@@ -1,5 +1,6 @@
 """What a trained network answers, and what it refuses."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from scipy.special import expit
 
 import evidencenet as en
-from conftest import Case
+from conftest import Case, rms
 
 
 def test_shapes(small: Case) -> None:
@@ -40,16 +41,61 @@ def test_an_observation_does_not_depend_on_the_others(small: Case) -> None:
 def test_mean_and_error_over_members(small: Case) -> None:
     members = small.net.members(small.fresh.x)
     np.testing.assert_array_equal(small.net.log_bayes_factor(small.fresh.x), members.mean(axis=0))
-    # Of two members, the error of the mean is half their difference.
-    error = np.abs(members[0] - members[1]) / 2
-    np.testing.assert_allclose(small.net.error(small.fresh.x), error, rtol=1e-9)
+    # Of two members, the jackknife error of the mean is half their difference.
+    jackknife = np.abs(members[0] - members[1]) / 2
+    np.testing.assert_allclose(small.net.jackknife(small.fresh.x), jackknife, rtol=1e-9)
 
 
-def test_a_single_member_has_no_error(small: Case) -> None:
+def test_the_error_is_what_was_learned_of_it(small: Case, three: Case) -> None:
+    for case, pairs in ((small, [(1, 0)]), (three, [(1, 0), (2, 0), (2, 1)])):
+        for model, against in pairs:
+            log_k, jackknife, error = (
+                ask(case.fresh.x, model=model, against=against)
+                for ask in (case.net.log_bayes_factor, case.net.jackknife, case.net.error)
+            )
+            assert case.net.errors is not None
+            np.testing.assert_allclose(error, case.net.errors(log_k, jackknife), rtol=1e-9)
+            assert np.all(error > 0)
+            assert np.all(np.isfinite(error))
+            # Either way round it is the same number, up to its sign.
+            turned = case.net.error(case.fresh.x, model=against, against=model)
+            np.testing.assert_allclose(turned, error, rtol=1e-9)
+    np.testing.assert_array_equal(three.net.error(three.fresh.x, model=2, against=2), 0)
+
+
+def test_the_answer_holds_the_same_errors(three: Case) -> None:
+    x = np.asarray(three.fresh.x)
+    for one in x[:5]:
+        answer = three.net.compare(one)
+        for k in (1, 2):
+            assert np.asarray(answer.error)[k] == pytest.approx(three.net.error(one, model=k)[0], rel=1e-9)
+        lead = answer.lead
+        error = three.net.error(one, model=lead.best, against=lead.other)[0]
+        assert lead.error == pytest.approx(error, rel=1e-9)
+
+
+def test_without_what_was_learned_there_is_the_jackknife(small: Case) -> None:
+    old = replace(small.net, errors=None)
+    np.testing.assert_array_equal(old.error(small.fresh.x), small.net.jackknife(small.fresh.x))
+    assert np.median(small.net.error(small.fresh.x)) > 2 * np.median(old.error(small.fresh.x))
+
+
+def test_a_single_member_has_an_error(small: Case) -> None:
     recipe = en.Recipe(epochs=1)
     net = en.train(small.sims, members=1, recipe=recipe, progress=False)
-    assert np.all(np.isnan(net.error(small.fresh.x)))
-    answer = net.compare(np.asarray(small.fresh.x)[0])
+    assert np.all(np.isnan(net.jackknife(small.fresh.x)))
+    error = net.error(small.fresh.x)
+    assert np.all(np.isfinite(error))
+    exact = small.problem.log_bayes_factor(small.fresh.x)
+    # After one epoch log K is off by a tenth or more, and within the range the error says so.
+    found = net.log_bayes_factor(small.fresh.x)
+    inside = net.ranges[0].contains(found)
+    assert rms((found - exact)[inside]) > 0.1
+    assert 0.5 < rms((found - exact)[inside]) / rms(error[inside]) < 2
+    one = np.asarray(small.fresh.x)[0]
+    assert net.compare(one).error == pytest.approx(error[0], rel=1e-4)
+    # Files of old have nothing but the jackknife.
+    answer = replace(net, errors=None).compare(one)
     assert np.isnan(answer.error)
     assert "single member" in str(answer)
 

@@ -167,33 +167,3 @@ def test_bad_descriptions() -> None:
 def test_losses_are_immutable() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         losses.Polynomial(2.0).alpha = 3.0  # type: ignore[misc]
-
-
-def test_log_score() -> None:
-    odds = np.log([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])
-    assert losses.log_score(odds, [2, 0]) == pytest.approx(-(np.log(0.5) + np.log(0.1)) / 2, rel=1e-12)
-    assert losses.log_score(odds + 7, [2, 0], weight=[3, 1]) == pytest.approx(
-        -(3 * np.log(0.5) + np.log(0.1)) / 4, rel=1e-12
-    )
-    assert losses.log_score([[0.0, 1000.0]], [0]) == pytest.approx(1000.0, rel=1e-12)
-    # Proper: with labels drawn at log-odds L, the truth beats L + 1 and 2 L. The score differences have a
-    # standard error below 0.01 for 20,000 draws; the expected differences are above 0.08.
-    rng = np.random.default_rng(4)
-    truth = rng.normal(size=20_000)
-    label = (rng.random(20_000) < 1 / (1 + np.exp(-truth))).astype(int)
-    scores = [losses.log_score(np.stack([0 * t, t], axis=1), label) for t in (truth, truth + 1, 2 * truth)]
-    assert scores[0] < min(scores[1:]) - 0.05
-
-
-def test_log_score_errors() -> None:
-    with pytest.raises(ValueError, match=r"log_odds \(3,\), label \(3,\)"):
-        losses.log_score([0.0, 1.0, 2.0], [0, 1, 0])
-    with pytest.raises(ValueError, match="n > 0"):
-        losses.log_score(np.zeros((0, 2)), np.zeros(0, int))
-    with pytest.raises(ValueError, match="integers from 0 to 1"):
-        losses.log_score([[0.0, 1.0]], [2])
-    with pytest.raises(ValueError, match="integers from 0 to 1"):
-        losses.log_score([[0.0, 1.0]], [0.5])
-    for weight in ([-1.0], [0.0], [1.0, 1.0], [math.nan]):
-        with pytest.raises(ValueError, match="weight"):
-            losses.log_score([[0.0, 1.0]], [0], weight=weight)

@@ -1,4 +1,4 @@
-"""Moments of the draws, the Gaussians made of them, and the distance of an observation from the draws."""
+"""Moments of the draws, and the Gaussians made of them."""
 
 from typing import Any
 
@@ -13,7 +13,6 @@ from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.batches import Chunk
 from evidencenet.data import Data
 from evidencenet.moments import Moments, flat, inverse_root
-from evidencenet.novelty import Novelty
 from evidencenet.scaling import Scaling
 
 FOLDS = 8
@@ -184,42 +183,3 @@ def test_jackknife_variance_is_the_squared_error() -> None:
         np.testing.assert_allclose(variance, baseline.variance(x, 0, 1), rtol=1e-6)
         ratios.append(np.mean((baseline(x)[:, 1] - exact) ** 2 / variance))
     assert 0.4 < np.median(ratios) < 2.5
-
-
-def test_distances_of_fresh_draws_are_ranked_uniformly() -> None:
-    rng = np.random.default_rng(6)
-    # Not Gaussian: ranks need no law of the distances.
-    x = rng.standard_t(4, size=(30_000, 5)).astype(np.float32)
-    label = rng.integers(2, size=30_000)
-    x[label == 1] *= 3
-    moments, _ = moments_of(x[:20_000], label[:20_000])
-    novelty = Novelty.fit(moments, x[20_000:], label[20_000:])
-    for k, width in ((0, 1), (1, 3)):
-        fresh = width * rng.standard_t(4, size=(1_000, 5))
-        p = novelty.p_value(fresh.astype(np.float32))[:, k]
-        assert stats.kstest(p, "uniform").pvalue > 1e-3
-        stretched = novelty.p_value(1.2 * fresh.astype(np.float32))[:, k]
-        assert stats.kstest(stretched, "uniform").pvalue < 1e-3
-
-
-def test_far_data_have_the_smallest_p_value() -> None:
-    rng = np.random.default_rng(7)
-    x, label = rng.normal(size=(6_000, 3)).astype(np.float32), rng.integers(2, size=6_000)
-    moments, _ = moments_of(x[:4_000], label[:4_000])
-    novelty = Novelty.fit(moments, x[4_000:], label[4_000:])
-    p = novelty.p_value(np.array([[20.0, 0, 0], [0, 0, 0]], np.float32))
-    np.testing.assert_allclose(p[0], 1 / (1 + novelty.counts))
-    assert np.all(p[1] > 0.9)
-    assert novelty.counts.sum() == 2_000
-
-
-def test_distance_is_mahalanobis() -> None:
-    rng = np.random.default_rng(8)
-    x = (rng.normal(size=(4_000, 3)) @ rng.normal(size=(3, 3))).astype(np.float32)
-    label = np.arange(4_000) % 2
-    moments, _ = moments_of(x, label)
-    distance = Novelty.fit(moments, x, label).distance(x[:10])
-    for k in (0, 1):
-        inverse = np.linalg.inv(np.cov(x[label == k].T))
-        y = x[:10] - x[label == k].mean(axis=0)
-        np.testing.assert_allclose(distance[:, k], np.einsum("ni,ij,nj->n", y, inverse, y), rtol=5e-3)

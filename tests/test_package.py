@@ -18,11 +18,15 @@ ORDER = [
     "progress",
     "wording",
     "display",
+    "estimate",
+    "several",
     "data",
     "models",
+    "simulation_fields",
     "simulations",
     "simulate",
     "losses",
+    "layers",
     "networks",
     "scaling",
     "storage",
@@ -35,16 +39,24 @@ ORDER = [
     "training_checks",
     "recalibration",
     "novelty",
+    "forward",
+    "errors",
     "checkpoints",
     "recipe",
     "training",
     "choice",
+    "plans",
     "comparison",
     "estimator",
+    "prepare",
     "saving",
     "train",
     "validation",
     "alpha",
+    "hypothesis",
+    "predictive",
+    "forecast",
+    "design",
     "problems.problem",
     "problems._data",
     "problems._normal",
@@ -65,6 +77,7 @@ ORDER = [
     "problems",
     "drawing",
     "plots",
+    "extension_plots",
     "svg",
     "report",
     "__init__",
@@ -73,7 +86,7 @@ ORDER = [
 ]
 
 # Records offer to draw or to save themselves: these they import when asked.
-ON_DEMAND = {"plots", "saving"}
+ON_DEMAND = {"plots", "extension_plots", "saving"}
 
 
 def name_of(path: Path) -> str:

@@ -1,7 +1,9 @@
 """Programs that use the package as a user would: the first example, the demonstration, the benchmarks."""
 
 import importlib.util
+import json
 import math
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -90,6 +92,9 @@ def test_demonstration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
 
 def program(name: str) -> ModuleType:
+    # As if it were run: programs import what they share from beside them.
+    if str(BENCHMARKS) not in sys.path:
+        sys.path.append(str(BENCHMARKS))
     about = importlib.util.spec_from_file_location(f"benchmark_{name}", BENCHMARKS / f"{name}.py")
     assert about is not None
     assert about.loader is not None
@@ -121,3 +126,52 @@ def test_benchmark_of_accuracy(name: str) -> None:
     text = accuracy.line(name, row)
     assert text.startswith(name)
     assert ("passed" in text) == row["coverage"]
+
+
+@pytest.mark.parametrize(("name", "draws"), [("correlated_cloud", 4_000), ("polynomial_order", 12_000)])
+def test_benchmark_of_trust(name: str, draws: int) -> None:
+    trust = program("trust")
+    recipe = en.Recipe(epochs=2, batch=100)
+    row = trust.measure(trust.zoo()[name](), draws, 1, fresh=3_000, recipe=recipe, members=2)
+    assert row["problem"] == name
+    assert len(row["ranges"]) == len(row["alarms of each"]) - 1
+    for kind in ("error", "jackknife"):
+        assert 0 < row[f"{kind} within 1"] < row[f"{kind} within 2"] <= 1
+        assert row[f"{kind} worst"] > 1
+    # 3,000 draws, ranked among some 300 of each of two models or more: the binomial error of both is 0.5%.
+    assert row["alarms own"] == pytest.approx(0.01, abs=0.018)
+    assert row["alarms all"] <= row["alarms own"]
+    assert row["power spoil"] > row["alarms all"] + 0.1
+    assert row["seconds"] > 0
+    assert 0 < row["compare_ms"] < 50
+    assert trust.line(name, row).startswith(name)
+    assert len(trust.line(name, row)) == len(trust.HEAD.splitlines()[0])
+    json.dumps(row, allow_nan=False)
+    nothing = {**row, "ranges": [None], "error within 1": None, "error worst": None}
+    assert "none" in trust.line(name, nothing)
+
+
+def test_benchmark_rows_are_printed_and_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    common = program("common")
+    jobs = [("one", lambda: {"a": 1}), ("two", lambda: {"a": 2})]
+    common.table(jobs, lambda label, row: f"{label} {row['a']}", str(tmp_path / "rows.json"))
+    assert capsys.readouterr().out == "one 1\ntwo 2\n"
+    assert json.loads((tmp_path / "rows.json").read_text()) == [
+        {"setting": "one", "a": 1},
+        {"setting": "two", "a": 2},
+    ]
+    options = common.parser("about").parse_args(["--draws", "1e4", "--only", "mean_test"])
+    assert (options.draws, options.only, options.seed, options.json) == (10_000, ["mean_test"], 1, None)
+    assert common.parser(None).parse_args([]).only == list(en.problems.zoo())
+
+
+def test_changes_of_the_data() -> None:
+    trust = program("trust")
+    x = {"x": np.random.default_rng(1).normal(3, 2, size=(1_000, 4, 1)), "mask": np.ones((1_000, 4), bool)}
+    moved = trust.changed(x, lambda a, mean, spread: a + spread)
+    np.testing.assert_allclose(moved["x"] - x["x"], np.broadcast_to(x["x"].std(axis=0), x["x"].shape))
+    assert moved["mask"] is x["mask"]
+    found = trust.signs(np.random.default_rng(2), (100, 100), 0.1)
+    assert set(np.unique(found)) == {-1.0, 0.0, 1.0}
+    assert abs(np.mean(found != 0) - 0.1) < 4 * np.sqrt(0.09 / 10_000)
+    assert trust.strange(np.array([[0.001, 0.01], [0.001, 0.02], [0.5, 0.5], [0.001, 0.001]])) == 0.5

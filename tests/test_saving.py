@@ -34,7 +34,7 @@ for name in sys.argv[2:]:
         x = dict(file)
     data = x["only"] if list(x) == ["only"] else x
     found = [net.members(data, model=k) for k in range(len(net.names))]
-    found += [net.error(data)[None], net.probabilities(data).T]
+    found += [net.error(data)[None], net.jackknife(data)[None], net.probabilities(data).T]
     np.save(f"{folder}/{name}.npy", np.concatenate(found))
 """
 
@@ -62,7 +62,7 @@ def some(case: Case) -> Data:
 
 def answers(net: en.EvidenceNetwork, x: Data) -> np.ndarray:
     found = [net.members(x, model=k) for k in range(len(net.names))]
-    return np.concatenate([*found, net.error(x)[None], net.probabilities(x).T])
+    return np.concatenate([*found, net.error(x)[None], net.jackknife(x)[None], net.probabilities(x).T])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -81,7 +81,7 @@ def test_everything_comes_back(folder: Path, cases: dict[str, Case], name: str) 
     assert back.architecture == net.architecture
     assert back.choice == net.choice
     assert back.ranges == net.ranges
-    for record in ("history", "held_out"):
+    for record in ("history", "held_out", "errors"):
         for field in fields(getattr(net, record)):
             old, new = (getattr(getattr(n, record), field.name) for n in (net, back))
             assert type(old) is type(new), field.name
@@ -167,6 +167,25 @@ def test_a_file_that_lacks_something(small: Case, tmp_path: Path) -> None:
         storage.write(tmp_path / "part", "network", own, rest)
         with pytest.raises(FileError, match="is incomplete: it lacks"):
             en.load(tmp_path / "part")
+
+
+def test_a_file_from_before_errors_were_learned(small: Case, tmp_path: Path) -> None:
+    from evidencenet import storage
+
+    small.net.save(tmp_path / "whole")
+    about, arrays = storage.read(tmp_path / "whole", "network")
+    own = {key: about[key] for key in about if key not in ("kind", "format", "version")}
+    assert any(key.startswith("errors/") for key in arrays)
+    rest = {key: array for key, array in arrays.items() if not key.startswith("errors/")}
+    storage.write(tmp_path / "old", "network", own, rest)
+    old = en.load(tmp_path / "old")
+    assert old.errors is None
+    x = small.fresh.x
+    np.testing.assert_array_equal(old.members(x), small.net.members(x))
+    # There is nothing but the jackknife then, which is what it was.
+    np.testing.assert_array_equal(old.error(x), small.net.jackknife(x))
+    assert np.all(old.error(x) != small.net.error(x))
+    assert np.isfinite(old.compare(np.asarray(x)[0]).error)
 
 
 def test_newer_format(small: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -212,7 +212,7 @@ def test_sum_says_what_differs() -> None:
 
 def test_subsets_are_not_checked_for_nan_again(monkeypatch: pytest.MonkeyPatch) -> None:
     sims = example()
-    monkeypatch.setattr("evidencenet.simulations.finite_rows", None)
+    monkeypatch.setattr("evidencenet.simulation_fields.finite_rows", None)
     first, second = sims.split()
     assert len(first + second) == 100
     with pytest.raises(TypeError, match="not callable"):

@@ -172,7 +172,7 @@ def test_members_keep_their_best_weights(overfitted: en.EvidenceNetwork) -> None
     np.testing.assert_array_equal(sims.model[rows], label)
     for member, scores in zip(overfitted.members(sims.x[rows]), overfitted.history.score, strict=True):
         table = np.stack([np.zeros(len(rows)), member], axis=1)
-        assert en.losses.log_score(table, label) == pytest.approx(np.nanmin(scores), abs=1e-4)
+        assert score(table, label).value == pytest.approx(np.nanmin(scores), abs=1e-4)
 
 
 def test_members_that_learned_nothing_say_nothing() -> None:

@@ -8,8 +8,13 @@ from evidencenet._version import __version__ as __version__
 from evidencenet.alpha import choose_alpha as choose_alpha
 from evidencenet.comparison import Comparison as Comparison
 from evidencenet.coverage import coverage as coverage
+from evidencenet.design import design as design
 from evidencenet.estimator import EvidenceNetwork as EvidenceNetwork
+from evidencenet.forecast import forecast as forecast
+from evidencenet.hypothesis import HypothesisTest as HypothesisTest
+from evidencenet.hypothesis import hypothesis_test as hypothesis_test
 from evidencenet.models import Model as Model
+from evidencenet.predictive import predictive_test as predictive_test
 from evidencenet.recipe import Recipe as Recipe
 from evidencenet.report import write_report as write_report
 from evidencenet.saving import load as load

@@ -17,12 +17,25 @@ _LEAST_GAIN = 2e-4
 
 @dataclass(frozen=True)
 class Plan:
-    """All that is chosen before training: network, loss, whether to squash inputs, and the baseline."""
+    """All that is chosen before training.
+
+    Parameters
+    ----------
+    network, loss
+        What is trained.
+    squash
+        Whether inputs are scaled by asinh.
+    baseline
+        Whether the networks correct Gaussians.
+    weight_decay
+        None is the usual one of the network.
+    """
 
     network: networks.Architecture
     loss: losses.Loss
     squash: bool = False
     baseline: bool = False
+    weight_decay: float | None = None
 
     def __str__(self) -> str:
         scaling = "asinh" if self.squash else "standardised"
@@ -31,6 +44,7 @@ class Plan:
             scaling,
             _short(self.loss),
             *(["on Gaussians"] if self.baseline else []),
+            *([] if self.weight_decay is None else [f"weight decay {self.weight_decay:g}"]),
         ]
         return ", ".join(parts)
 
@@ -94,7 +108,9 @@ def choose(
     first
         Where to begin.
     rounds
-        Each gives the alternatives to the best plan so far, simplest first.
+        Each gives the alternatives to the best plan so far, simplest first; that plan itself may be among
+        them, or else comes before them. A plan is preferred to a simpler one if it is better by more than
+        chance.
     run
         Tries a plan: −log p(true model) of each held-out draw, (n,), weighted if draws are.
     draws
@@ -126,9 +142,12 @@ def choose(
     best = first
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         for alternatives in rounds:
-            new = [plan for plan in dict.fromkeys([best, *alternatives(best)]) if plan not in trials]
+            asked = alternatives(best)
+            asked = list(dict.fromkeys(asked if best in asked else [best, *asked]))
+            new = [plan for plan in asked if plan not in trials]
             trials |= zip(new, pool.map(attempt, new), strict=True)
-            for plan in new:
+            best = asked[0]
+            for plan in asked[1:]:
                 if better(plan, best):
                     best = plan
             tell(len(trials), best)

@@ -133,3 +133,16 @@ def index_of(model: int | str, names: Sequence[str]) -> int:
     if not 0 <= index < len(names):
         raise ValueError(f"there is no model {model}; the models are 0 to {len(names) - 1}")
     return index
+
+
+def with_draws(x: Any, example: Data) -> Any:
+    """Give a single observation its first axis."""
+    if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
+        return x
+    try:
+        same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
+    except ValueError:  # rows that differ in length, which as_data explains
+        return x
+    if not all(same.values() if isinstance(same, dict) else [same]):
+        return x
+    return map_arrays(lambda value: plain_array(value)[None], x)

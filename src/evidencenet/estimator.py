@@ -6,36 +6,35 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import softmax
 
-from evidencenet import losses, networks
+from evidencenet import forward, losses, networks
 from evidencenet.baseline import Baseline
 from evidencenet.choice import Choice
 from evidencenet.comparison import Comparison, Lead, compare
 from evidencenet.data import (
     Data,
+    arrays_of,
     as_data,
     finite_rows,
     index_of,
     layout,
     layout_text,
     map_arrays,
-    plain_array,
+    with_draws,
 )
+from evidencenet.errors import ErrorModel
+from evidencenet.estimate import Estimate
 from evidencenet.novelty import Novelty
 from evidencenet.recalibration import Recalibration, check_draws, fit
 from evidencenet.scaling import Scaling
+from evidencenet.several import added, stacked
 from evidencenet.simulations import Simulations
 from evidencenet.training import History
 from evidencenet.trust import Range, validated_range
 
-# Few observations are padded to the small block, many are cut into large ones: two compiled sizes, and memory
-# that does not grow with the number of observations.
-_BLOCKS = (64, 8192)
 # In standard deviations: far beyond any draw, and short of where single precision overflows.
 _FARTHEST = 1e6
 
@@ -67,8 +66,13 @@ class EvidenceNetwork:
     log_prior, log_valid
         Log of each model's share of the training draws, and of the fraction of its draws that did not fail,
         shape (K,). Both are accounted for in every log K.
+    log_valid_error
+        Standard error of `log_valid`, shape (K,), which is part of every error.
     recalibration
         What `recalibrate` made of log K, one after the other; empty if it was never called.
+    errors
+        How the error of log K was found to depend on log K and its jackknife error; None in files written
+        before there was one.
     """
 
     names: tuple[str, ...]
@@ -83,10 +87,12 @@ class EvidenceNetwork:
     gain: np.ndarray
     log_prior: np.ndarray
     log_valid: np.ndarray
+    log_valid_error: np.ndarray
     held_out: HeldOut
     history: History
     choice: Choice | None = None
     recalibration: tuple[Recalibration, ...] = ()
+    errors: ErrorModel | None = None
 
     def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Natural log of p(x|model)/p(x|against), the mean over members.
@@ -116,15 +122,27 @@ class EvidenceNetwork:
         return self._mended(self._raw(self._checked(x)))[0]
 
     def error(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
-        """Return the standard error of `log_bayes_factor`, shape (n,); NaN for a single member.
+        """Return the standard error of `log_bayes_factor`, shape (n,).
 
-        The jackknife over the members, and over parts of the training draws for the Gaussian baseline, if
-        there is one. It does not hold what all networks share, such as too few draws to train on.
+        It was learned by training again on labels drawn from what this network says, so that it holds what
+        all members share: the same draws, and the bias of the training (see `evidencenet.errors`). How it
+        varies from x to x follows the `jackknife`, as far as that tells.
         """
         above, below = index_of(model, self.names), index_of(against, self.names)
         data = self._checked(x)
         raw = self._raw(data)
-        return self._mended(raw)[1] * self._error(data, raw, above, below)
+        return self._error(data, raw, self._mended(raw)[1], above, below)
+
+    def jackknife(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
+        """Return the jackknife error of `log_bayes_factor`, shape (n,); NaN for a single member.
+
+        The paper's error: over the members, and over parts of the training draws for the Gaussian baseline,
+        if there is one. It does not hold what all members share.
+        """
+        above, below = index_of(model, self.names), index_of(against, self.names)
+        data = self._checked(x)
+        raw = self._raw(data)
+        return self._mended(raw)[1] * self._jackknife(data, raw, above, below)
 
     def probabilities(self, x: Any, prior: ArrayLike | None = None) -> np.ndarray:
         """Posterior probability of each model, shape (n, K).
@@ -168,13 +186,8 @@ class EvidenceNetwork:
         log_k = table[:, 0].mean(axis=0)
 
         def error(above: int, below: int) -> float:
-            return float(slope[0] * self._error(data, raw, above, below)[0])
+            return float(self._error(data, raw, slope, above, below)[0])
 
-        if self.novelty is None:
-            strange, least = np.full(len(self.names), np.nan), 0.0
-        else:
-            strange = self.novelty.p_value(self._scaled(data))[0]
-            least = 1 / (1 + self.novelty.counts.min())
         best, other = (int(k) for k in np.argsort(-log_k, kind="stable")[:2])
         size = float(log_k[best] - log_k[other])
         return compare(
@@ -183,11 +196,47 @@ class EvidenceNetwork:
             np.array([error(k, 0) for k in range(len(self.names))]),
             log_prior,
             self.ranges,
-            strange,
+            self._strange(data)[0],
             Lead(best, other, size, error(best, other), self._range(best, other)),
-            least=least,
+            least=0.0 if self.novelty is None else self.novelty.least,
             recalibrated=self.recalibration[-1].draws if self.recalibration else 0,
         )
+
+    def novelty_p_value(self, x: Any) -> np.ndarray:
+        """How often a draw of each model lies farther out than each observation, shape (n, K).
+
+        Small for all models: none of them produces such data, and the Bayes factor compares wrong models.
+        See `evidencenet.novelty`. NaN for networks of old files, if the data have many numbers.
+        """
+        return self._strange(self._checked(x))
+
+    def combine(
+        self, x: Any, *, independent: bool = False, model: int | str = 1, against: int | str = 0
+    ) -> Estimate:
+        """Add up the log Bayes factors of several observations, if that is right.
+
+        It is right only if a model draws new parameters for each observation. If they share parameters, as
+        they mostly do, log K of all is *not* the sum: after the first observation the parameters are better
+        known. Then simulate all observations together as one x (a set of them, for which
+        `evidencenet.networks.DeepSet` is made), and train a network for that.
+
+        Parameters
+        ----------
+        x
+            Observations, (n, ...) or a dict of such arrays, or a list of single ones.
+        independent
+            Say True if each observation has parameters of its own, drawn anew from the prior.
+        model, against
+            The two models, each by label or by name.
+
+        Returns
+        -------
+        Estimate
+            Σ log K, and the sum of the errors: one network gives all of them, so that they err together.
+        """
+        x = stacked(x, independent=independent)
+        log_k, error = (ask(x, model=model, against=against) for ask in (self.log_bayes_factor, self.error))
+        return added(log_k, error)
 
     def recalibrate(self, sims: Simulations, *, seed: int = 0) -> "EvidenceNetwork":
         """Mend log K by an increasing function of it, if that improves the score of draws not used for it.
@@ -253,7 +302,7 @@ class EvidenceNetwork:
 
     def _checked(self, x: Any) -> Data:
         """Observations as a batch, or an error that says what is wrong with them."""
-        data = as_data(_with_draws(x, self.example))
+        data = as_data(with_draws(x, self.example))
         if layout(data) != self._layout:
             raise ValueError(
                 f"x is {layout_text(layout(data))}; this network was trained on {layout_text(self._layout)}. "
@@ -275,10 +324,19 @@ class EvidenceNetwork:
             scaled = self.scaling(data)
         return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
 
+    def _strange(self, data: Data) -> np.ndarray:
+        scaled = self._scaled(data)
+        if self.novelty is None:
+            return np.full((len(arrays_of(scaled)[0]), len(self.names)), np.nan)
+        if self.novelty.hidden_mean is None:
+            return self.novelty.p_value(scaled)
+        return self.novelty.p_value(scaled, forward.hidden(self.networks, self.states, self.gain, scaled))
+
     def _raw(self, data: Data) -> np.ndarray:
         """Log p(x|M_k)/p(x|M_0) by each member, as trained, for draws that do not fail, (members, n, K)."""
         scaled = self._scaled(data)
-        log_odds = _in_blocks(self, scaled).astype(np.float64)
+        log_odds = forward.log_odds(self.networks, self.states, self.gain, self.loss, scaled)
+        log_odds = log_odds.astype(np.float64)
         if self.baseline is not None:
             log_odds += self.baseline(scaled)
         elif not self._knows_prior:
@@ -293,8 +351,19 @@ class EvidenceNetwork:
             log_k = step.members(log_k)
         return log_k + (self.log_valid - self.log_valid[0]), slope
 
-    def _error(self, data: Data, log_k: np.ndarray, above: int, below: int) -> np.ndarray:
-        """Error (n,) of one pair's mean over members, of log K (members, n, K)."""
+    def _error(self, data: Data, raw: np.ndarray, slope: np.ndarray, above: int, below: int) -> np.ndarray:
+        """Error (n,) of one pair's mean over members, of log K (members, n, K) as trained."""
+        if above == below:
+            return np.zeros(raw.shape[1])
+        error = self._jackknife(data, raw, above, below)
+        if self.errors is not None:
+            # Either way round, the error is that of the later model against the earlier.
+            later, earlier = max(above, below), min(above, below)
+            error = self.errors((raw[:, :, later] - raw[:, :, earlier]).mean(axis=0), error)
+        failed = np.hypot(self.log_valid_error[above], self.log_valid_error[below])
+        return np.hypot(slope * error, failed)
+
+    def _jackknife(self, data: Data, log_k: np.ndarray, above: int, below: int) -> np.ndarray:
         if len(log_k) < 2:
             return np.full(log_k.shape[1], np.nan)
         # Leaving out one member at a time gives just the error of a mean.
@@ -318,44 +387,3 @@ class EvidenceNetwork:
             )
         with np.errstate(divide="ignore"):
             return np.log(given / given.sum())
-
-
-def _with_draws(x: Any, example: Data) -> Any:
-    """Give a single observation its first axis."""
-    if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
-        return x
-    try:
-        same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
-    except ValueError:  # rows that differ in length, which as_data explains
-        return x
-    if not all(same.values() if isinstance(same, dict) else [same]):
-        return x
-    return map_arrays(lambda value: plain_array(value)[None], x)
-
-
-def _in_blocks(net: EvidenceNetwork, x: Data) -> np.ndarray:
-    """Run the networks block by block: what each member adds to the log-odds, (members, n, K)."""
-    n = len(next(iter(x.values())) if isinstance(x, dict) else x)
-    size = _BLOCKS[0] if n <= _BLOCKS[0] else _BLOCKS[1]
-    parts = []
-    for start in range(0, max(n, 1), size):
-        block = map_arrays(lambda array, start=start: _padded(array[start : start + size], size), x)
-        odds = _log_odds(net.networks, net.states, net.gain.astype(np.float32), net.loss, block)
-        parts.append(np.asarray(odds)[:, : n - start])
-    return np.concatenate(parts, axis=1)
-
-
-def _padded(array: np.ndarray, size: int) -> np.ndarray:
-    return np.concatenate([array, np.zeros((size - len(array), *array.shape[1:]), array.dtype)])
-
-
-@eqx.filter_jit
-def _log_odds(network: Any, states: Any, gain: Any, loss: losses.Loss, x: Any) -> jax.Array:
-    weights, fixed = eqx.partition(network, eqx.is_inexact_array)
-
-    def member(parts: Any) -> jax.Array:
-        mine, state, factor = parts
-        one = eqx.nn.inference_mode(eqx.combine(mine, fixed))
-        return loss.log_odds(factor * networks.apply(one, state, x)[0])
-
-    return jax.lax.map(member, (weights, states, gain))

@@ -20,9 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 from jax.typing import ArrayLike
-from scipy.special import log_softmax
 
 Function = Callable[[Any], jax.Array]
 
@@ -389,25 +387,3 @@ def from_dict(description: dict[str, Any]) -> Loss:
     if sorted(given) != (wanted := sorted(item.name for item in fields(known[name]))):
         raise ValueError(f"{name} is described by {sorted(given)}; wanted {wanted}.")
     return known[name](**given)
-
-
-def log_score(log_odds: npt.ArrayLike, label: npt.ArrayLike, weight: npt.ArrayLike | None = None) -> float:
-    """Score log-odds (n, K) on held-out draws of models `label`, int (n,); weights (n,), equal if not given.
-
-    The mean of −log p(true model), in nats; lower is better. Proper, so it compares networks across losses.
-
-    Examples
-    --------
-    >>> log_score([[0.0, 0.0], [0.0, 0.0]], [0, 1])      # knowing nothing costs log 2
-    0.6931471805599453
-    """
-    odds, labels = np.asarray(log_odds, np.float64), np.asarray(label)
-    if odds.ndim != 2 or odds.shape[1] < 2 or labels.shape != odds.shape[:1] or not len(labels):
-        raise ValueError(f"log_odds {odds.shape}, label {labels.shape}; wanted (n, K >= 2), (n,) with n > 0.")
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= odds.shape[1]:
-        raise ValueError(f"label must be integers from 0 to {odds.shape[1] - 1}, one per draw.")
-    weights = np.ones(len(labels)) if weight is None else np.asarray(weight, np.float64)
-    if weights.shape != labels.shape or not (np.all(weights >= 0) and 0 < np.sum(weights) < np.inf):
-        raise ValueError(f"weight {weights.shape}; wanted {labels.shape}, finite, >= 0, not all zero.")
-    cost = -log_softmax(odds, axis=1)[np.arange(len(labels)), labels]
-    return float(np.average(cost, weights=weights))

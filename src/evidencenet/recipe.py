@@ -12,8 +12,8 @@ from evidencenet import networks
 
 # Draws that a member sees in all, however few there are, if no number of epochs is named; and the arithmetic
 # that this may take: ten seconds or so on one core.
-_PASSES = 4e6
-MOST_OPERATIONS = 5e11
+_PASSES = 6e6
+MOST_OPERATIONS = 1.2e12
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from evidencenet import losses, networks, storage
 from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.choice import Choice, Trial
+from evidencenet.errors import ErrorModel
 from evidencenet.estimator import EvidenceNetwork, HeldOut
 from evidencenet.novelty import Novelty
 from evidencenet.recalibration import Recalibration
@@ -18,7 +19,12 @@ from evidencenet.scaling import Scaling
 from evidencenet.training import History
 
 # Records that consist of arrays and numbers alone, by the name of their field in the network.
-_RECORDS: dict[str, Any] = {"history": History, "held_out": HeldOut, "novelty": Novelty}
+_RECORDS: dict[str, Any] = {
+    "history": History,
+    "held_out": HeldOut,
+    "novelty": Novelty,
+    "errors": ErrorModel,
+}
 
 
 def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
@@ -26,12 +32,13 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
     arrays = {f"scaling/{name}": array for name, array in net.scaling.arrays().items()}
     for i, leaf in enumerate(_leaves(net.networks, net.states)):
         arrays[f"members/{i:04d}"] = np.asarray(leaf)
-    for name in ("gain", "log_prior", "log_valid"):
+    for name in ("gain", "log_prior", "log_valid", "log_valid_error"):
         arrays[name] = getattr(net, name)
     for name in _RECORDS:
         record = getattr(net, name)
         if record is not None:
-            arrays |= {f"{name}/{key}": np.asarray(value) for key, value in _fields(record).items()}
+            known = {key: value for key, value in _fields(record).items() if value is not None}
+            arrays |= {f"{name}/{key}": np.asarray(value) for key, value in known.items()}
     if net.baseline is not None:
         for i, part in enumerate((net.baseline.full, *net.baseline.folds)):
             arrays |= {f"baseline/{i}/{key}": value for key, value in _fields(part).items()}
@@ -111,6 +118,8 @@ def _rebuilt(
         gain=arrays["gain"],
         log_prior=arrays["log_prior"],
         log_valid=arrays["log_valid"],
+        # Older files do not have it.
+        log_valid_error=arrays.get("log_valid_error", np.zeros(len(names))),
         choice=choice
         and Choice(
             tuple(Trial(t["plan"], float(t["score"]), t["seconds"]) for t in choice["trials"]),

@@ -1,7 +1,8 @@
 """Draws of data labelled by the model they came from."""
 
 import operator
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,13 +14,26 @@ from evidencenet.data import (
     Parameters,
     arrays_of,
     as_data,
-    finite_rows,
     index_of,
     join,
     layout,
     layout_text,
     map_arrays,
 )
+from evidencenet.simulation_fields import (
+    alike,
+    check_finite,
+    checked_failed,
+    checked_labels,
+    checked_log_ratio,
+    checked_log_weight,
+    checked_names,
+    checked_parameters,
+    positions,
+)
+
+# Reweighted draws that are worth fewer, or a smaller part of their number, are warned about.
+_LEAST_EFFECTIVE, _LEAST_PART = 1_000, 0.01
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -73,21 +87,21 @@ class Simulations:
         n = len(arrays_of(data)[0])
         if n == 0:
             raise ValueError("x is empty; wanted at least one draw of each model")
-        labels = _checked_labels(model, n)
-        checked_names = _checked_names(names, labels)
-        counts = np.bincount(labels, minlength=len(checked_names))
-        for name, count in zip(checked_names, counts, strict=True):
+        labels = checked_labels(model, n)
+        checked = checked_names(names, labels)
+        counts = np.bincount(labels, minlength=len(checked))
+        for name, count in zip(checked, counts, strict=True):
             if count == 0:
                 raise ValueError(f"model {name!r} has no draws; each model must have at least one")
-        weight = None if log_weight is None else _checked_log_weight(log_weight, labels, checked_names)
-        _check_finite(data)
+        weight = None if log_weight is None else checked_log_weight(log_weight, labels, checked)
+        check_finite(data)
         self._set(
             x=data,
             model=labels,
-            names=checked_names,
+            names=checked,
             log_weight=weight,
-            failed=_checked_failed(failed, checked_names),
-            parameters=None if parameters is None else _checked_parameters(parameters, counts, checked_names),
+            failed=checked_failed(failed, checked),
+            parameters=None if parameters is None else checked_parameters(parameters, counts, checked),
         )
 
     def _set(self, **fields: Any) -> None:
@@ -138,6 +152,15 @@ class Simulations:
         return np.array(self.counts) / np.array(self.drawn)
 
     @property
+    def log_valid_error(self) -> np.ndarray:
+        """The standard error of log `valid_fraction`, shape (K,); 0 where no draw failed.
+
+        It is √((1 − f)/(f n)) for a fraction f of n draws made, whether n was given, or the number of draws
+        that did not fail, as in `simulate`. The Bayes factor of two models has the errors of both.
+        """
+        return np.sqrt(np.array(self.failed) / np.array(self.drawn) / np.array(self.counts))
+
+    @property
     def shape(self) -> tuple[int, ...] | dict[str, tuple[int, ...]]:
         """The shape of one draw, or a dict of shapes."""
         return map_arrays(lambda array: array.shape[1:], self.x)
@@ -161,6 +184,79 @@ class Simulations:
         first = np.bincount(self.model, weights)
         return first**2 / np.bincount(self.model, weights**2)
 
+    def reweight(self, model: int | str, log_ratio: Callable[[Any], ArrayLike]) -> "Simulations":
+        """Change the prior of a model's parameters without new draws.
+
+        Parameters
+        ----------
+        model
+            The model, by label or by name.
+        log_ratio
+            ``log_ratio(theta)`` is the log of the new prior's density over the old one's, shape (n,), for all
+            n parameters of the model's draws, in the form in which its prior drew them. A constant factor
+            does not matter; −inf leaves a draw out. The new prior must not reach where the old one does not.
+
+        Returns
+        -------
+        Simulations
+            The same draws, with `log_weight` changed for this model. Networks trained on them, and every
+            check, then answer for the new prior.
+
+        Raises
+        ------
+        ValueError
+            If the parameters were not kept, or if draws of the model failed: it is not known at which
+            parameters, hence not what part would fail under the new prior.
+
+        Warns
+        -----
+        UserWarning
+            If the draws are then worth fewer than 1,000 of equal weight, or less than 1% of their number.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from evidencenet.models import Model
+        >>> from evidencenet.simulate import simulate
+        >>> noise = Model("noise", lambda rng, n: rng.normal(size=(n, 3)))
+        >>> level = Model(
+        ...     "level",
+        ...     prior=lambda rng, n: rng.normal(scale=2, size=n),
+        ...     simulate=lambda rng, mean: mean[:, None] + rng.normal(size=(len(mean), 3)),
+        ... )
+        >>> wide = simulate([noise, level], 10_000, seed=1, keep_parameters=True, progress=False)
+        >>> narrow = wide.reweight("level", lambda mean: -0.5 * mean**2 + 0.5 * (mean / 2) ** 2)
+        >>> narrow.effective_sample_size.round(-2)  # exact: 5,000 and 3,307
+        array([5000., 3300.])
+        """
+        k = index_of(model, self.names)
+        mine = self.model == k
+        weight = np.zeros(len(self)) if self.log_weight is None else self.log_weight.copy()
+        weight[mine] += checked_log_ratio(log_ratio, self.parameters, self.failed, self.names, k)
+        checked = checked_log_weight(weight, self.model, self.names)
+        new = Simulations._trusted(**(vars(self) | {"log_weight": checked}))
+        worth, count = float(new.effective_sample_size[k]), self.counts[k]
+        if worth < max(_LEAST_EFFECTIVE, _LEAST_PART * count):
+            warnings.warn(
+                f"{count:,} draws of model {self.names[k]!r} are worth only {worth:,.0f} of equal weight: "
+                "few of them lie where the new prior does, and log K will be about as uncertain as from so "
+                "few. Simulate more, from the new prior itself or from one between the two.",
+                stacklevel=2,
+            )
+        return new
+
+    def of_equal_weight(self, *, seed: int = 0) -> "Simulations":
+        """Return a part of weighted draws that has equal weights, as if drawn from the new prior.
+
+        Each draw is kept with a chance in proportion to its weight, and none twice: every test of unweighted
+        draws may be made on the result.
+        """
+        if self.log_weight is None:
+            return self
+        rng = np.random.default_rng(np.random.SeedSequence(seed))
+        part = self.take(alike(self.model, self.weights, rng))
+        return Simulations._trusted(**(vars(part) | {"log_weight": None}))
+
     def of(self, model: int | str) -> Data:
         """Return the data of one model, given by its name or its number."""
         mine = self.model == index_of(model, self.names)
@@ -179,7 +275,7 @@ class Simulations:
         Simulations
             Failed draws are shared out in proportion to the draws taken of their model, rounded.
         """
-        chosen = _positions(index, len(self))
+        chosen = positions(index, len(self))
         taken = np.bincount(self.model[chosen], minlength=len(self.names))
         for name, count in zip(self.names, taken, strict=True):
             if count == 0:
@@ -258,93 +354,10 @@ class Simulations:
             model=model,
             names=self.names,
             # Checked again, because the draws taken may be just those of weight zero.
-            log_weight=None if weight is None else _checked_log_weight(weight[chosen], model, self.names),
+            log_weight=None if weight is None else checked_log_weight(weight[chosen], model, self.names),
             failed=failed,
             parameters=parameters,
         )
-
-
-def _check_finite(x: Data) -> None:
-    for where, array in {f"x[{key!r}]": x[key] for key in x}.items() if isinstance(x, dict) else [("x", x)]:
-        finite = finite_rows(array)
-        if not finite.all():
-            raise ValueError(
-                f"{where} has NaN or infinity in {np.count_nonzero(~finite)} of {len(finite)} rows, first in "
-                f"row {int(np.argmin(finite))}; draw with simulate(), which counts failed draws, or drop "
-                "these rows and say with failed= how many were dropped of each model"
-            )
-
-
-def _checked_labels(model: ArrayLike, n: int) -> np.ndarray:
-    labels = np.asarray(model)
-    if labels.dtype.kind not in "iub":
-        raise TypeError(f"model must hold integers, got dtype {labels.dtype}; convert with .astype(int)")
-    if labels.shape != (n,):
-        raise ValueError(f"model has shape {labels.shape}, but x has {n} rows; wanted one label per row")
-    return labels.astype(np.int64, copy=False)
-
-
-def _checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str, ...]:
-    low, high = int(labels.min()), int(labels.max())
-    if isinstance(names, str):
-        raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
-    count = high + 1 if names is None else len(names)
-    if low < 0 or (names is None and high >= len(labels)):
-        raise ValueError(f"labels must be 0, 1, ..., one for each model; got values from {low} to {high}")
-    if high >= count:
-        raise ValueError(f"labels go up to {high}, but {count} names were given; wanted {high + 1} names")
-    if names is None:
-        return tuple(f"M{k}" for k in range(count))
-    if not all(isinstance(name, str) and name.strip() for name in names):
-        raise TypeError(f"names must be non-empty strings, got {list(names)!r}")
-    for name in names:
-        if list(names).count(name) > 1:
-            raise ValueError(f"two models are named {name!r}; names must be distinct")
-    return tuple(names)
-
-
-def _checked_log_weight(log_weight: ArrayLike, labels: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    weight = np.asarray(log_weight, dtype=np.float64)
-    if weight.shape != labels.shape:
-        raise ValueError(f"log_weight has shape {weight.shape}; wanted one per draw, shape {labels.shape}")
-    wrong = np.isnan(weight) | (weight == np.inf)
-    if wrong.any():
-        raise ValueError(
-            f"log_weight is NaN or +infinity in {np.count_nonzero(wrong)} of {len(weight)} draws, first in "
-            f"draw {int(np.argmax(wrong))}; wanted finite numbers, or −infinity for a weight of zero"
-        )
-    for k, name in enumerate(names):
-        if np.all(weight[labels == k] == -np.inf):
-            raise ValueError(f"all weights of model {name!r} are zero; at least one must not be")
-    return weight
-
-
-def _checked_failed(failed: Sequence[int] | None, names: tuple[str, ...]) -> tuple[int, ...]:
-    if failed is None:
-        return (0,) * len(names)
-    if np.ndim(failed) != 1 or len(failed) != len(names):
-        raise ValueError(f"failed must hold one number for each of the {len(names)} models, got {failed!r}")
-    if np.asarray(failed).dtype.kind not in "iu":
-        raise TypeError(f"failed must hold integers, got {failed!r}")
-    for name, count in zip(names, failed, strict=True):
-        if count < 0:
-            raise ValueError(f"failed is {count} for model {name!r}; it cannot be negative")
-    return tuple(int(count) for count in failed)
-
-
-def _checked_parameters(
-    parameters: Sequence[Parameters | None], counts: np.ndarray, names: tuple[str, ...]
-) -> tuple[Parameters | None, ...]:
-    if not isinstance(parameters, (list, tuple)) or len(parameters) != len(names):
-        raise ValueError(f"parameters must be a tuple with an entry for each of the {len(names)} models")
-    checked = tuple(None if theta is None else map_arrays(np.asarray, theta) for theta in parameters)
-    for theta, count, name in zip(checked, counts, names, strict=True):
-        for array in () if theta is None else arrays_of(theta):
-            if array.shape[:1] != (count,):
-                raise ValueError(
-                    f"model {name!r} has {count} draws, but its parameters have shape {array.shape}"
-                )
-    return checked
 
 
 def _check_alike(first: Simulations, other: Simulations) -> None:
@@ -367,25 +380,6 @@ def _parameter_layout(theta: Parameters | None) -> tuple[Any, ...]:
     if theta is None:
         return ()
     return list(theta) if isinstance(theta, dict) else type(theta), [a.shape[1:] for a in arrays_of(theta)]
-
-
-def _positions(index: ArrayLike | slice, n: int) -> np.ndarray:
-    if isinstance(index, slice):
-        return np.arange(n)[index]
-    chosen = np.asarray(index)
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iub":
-        raise TypeError(
-            f"index must be integers, a mask or a slice; got {chosen.dtype}, shape {chosen.shape}"
-        )
-    if chosen.dtype == bool:
-        if len(chosen) != n:
-            raise ValueError(f"the mask has length {len(chosen)}, but there are {n} draws")
-        return np.flatnonzero(chosen)
-    chosen = chosen.astype(np.intp)
-    outside = (chosen < -n) | (chosen >= n)
-    if outside.any():
-        raise ValueError(f"index {chosen[outside][0]} is outside the {n} draws")
-    return np.where(chosen < 0, chosen + n, chosen)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

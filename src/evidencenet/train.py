@@ -2,40 +2,33 @@
 
 import operator
 import os
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from evidencenet import losses, networks
-from evidencenet.baseline import Baseline, Gaussians
-from evidencenet.batches import Chunk, Shuffled, in_blocks
+from evidencenet import forward, losses, networks, plans
 from evidencenet.checkpoints import fingerprint
 from evidencenet.choice import Choice, Plan, choose
-from evidencenet.data import Data, arrays_of, as_data, layout, layout_text, map_arrays
+from evidencenet.data import map_arrays
+from evidencenet.errors import ErrorModel
 from evidencenet.estimator import EvidenceNetwork, HeldOut
-from evidencenet.moments import LARGEST, Moments
-from evidencenet.novelty import Novelty
+from evidencenet.moments import LARGEST
+from evidencenet.novelty import FITTING_DRAWS, REFERENCE_DRAWS, Novelty, Seen
+from evidencenet.prepare import Augment, Draws, Prepared
 from evidencenet.progress import Progress
 from evidencenet.recipe import MOST_OPERATIONS, Recipe
-from evidencenet.scaling import Scaling, has_outliers
 from evidencenet.simulations import Simulations
 from evidencenet.training import Checkpoint, Trained, train_ensemble
+from evidencenet.trust import validated_range
 
-Augment = Callable[[np.random.Generator, Data], Data]
-
-_MOST_HELD_OUT = 50_000
-_HELD_OUT_BLOCK = 5_000
 # Plans are tried on so many draws, with so much arithmetic at most: seconds, not minutes.
 _TRIAL_DRAWS = 50_000
 _TRIAL_PASSES = 10
-_TRIAL_OPERATIONS = 5e10
-# Parts of the training draws that are left out in turn, for the error of the baseline.
-_FOLDS = 8
-# The scale of the data need not be known better than to a few parts in a thousand.
-_SCALING_DRAWS = 100_000
-_OUTLIER_DRAWS = 10_000
+_TRIAL_OPERATIONS = 1e11
+# Sets of new labels from which the error is learned; more where no network need be trained on them.
+_RELABELLED, _RELABELLED_BASELINES = 2, 6
 
 
 def train(
@@ -47,6 +40,7 @@ def train(
     recipe: Recipe | None = None,
     baseline: bool | None = None,
     augment: Augment | None = None,
+    learn_error: bool = True,
     seed: int = 0,
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -63,7 +57,7 @@ def train(
         One of `evidencenet.networks`, or ``function(x, outputs, key=key)`` that returns an Equinox module for
         draws like `x`.
     members
-        Networks in the ensemble. Their mean is the estimate, their spread its error.
+        Networks in the ensemble. Their mean is the estimate.
     recipe
         How to train. Naming one switches off every choice made by evidence: then the loss is the paper's,
         the network the first that suits the shape of the data, and there is no baseline, unless named too.
@@ -76,6 +70,10 @@ def train(
     augment
         ``augment(rng, x)`` applies a random symmetry of the problem to each of a batch of draws, for example
         a change of sign.
+    learn_error
+        Learn the error of log K by training two more networks, on labels drawn from what the first ones say
+        (see `evidencenet.errors`). If False, errors are the jackknife over the members, as in the paper,
+        which misses what they share.
     seed
         The same seed on the same machine gives the same network, to the bit.
     progress
@@ -103,225 +101,223 @@ def train(
     _check(sims, members, augment, loss, network, recipe)
     if baseline and isinstance(loss, losses.Asymmetric):
         raise ValueError("an asymmetric loss cannot start from a baseline. Leave it out, or change the loss.")
-    seeds = [int(s) for s in np.random.SeedSequence(operator.index(seed)).generate_state(3)]
-    named = recipe or Recipe()
-    draws = _Draws.of(sims, named.held_out, augment, seeds[:2])
-    given = network or named.network
-    options = natural(draws.example) if given is None else [given]
+    seeds = [int(s) for s in np.random.SeedSequence(operator.index(seed)).generate_state(4)]
+    job = _Job(losses.outputs(len(sims.names)), recipe or Recipe(), seeds[1], seeds[2])
+    draws = Draws.of(sims, job.named.held_out, augment, seeds[0])
     if baseline and draws.features > LARGEST:
         raise ValueError(
             f"a baseline needs draws of at most {LARGEST} numbers, these have {draws.features}. "
             "Leave it out: baseline=False."
         )
-    outputs = losses.outputs(len(sims.names))
-
-    def fit(
-        data: _Prepared, recipe: Recipe, members: int, progress: bool, kept: Checkpoint | None = None
-    ) -> Trained:
-        plan = data.plan
-        return train_ensemble(
-            plan.network,
-            outputs,
-            plan.loss,
-            data.source(recipe, seeds[1]),
-            data.held_out(),
-            recipe,
-            members=members,
-            seed=seeds[2],
-            progress=progress,
-            checkpoint=kept,
-        )
-
-    def sized(data: _Prepared, most: float = MOST_OPERATIONS) -> Recipe:
-        operations = networks.operations(data.plan.network, data.draws.example, outputs)
-        shared = isinstance(data.plan.network, networks.PLACE_BLIND)
-        return named.for_draws(len(data.draws.training), operations=operations, most=most, shared=shared)
-
+    given = network or job.named.network
+    options = plans.natural(draws.example) if given is None else [given]
     # The baseline comes first: with it, networks need only learn what is not Gaussian, if anything.
     guided = recipe is None and draws.features <= LARGEST and not isinstance(loss, losses.Asymmetric)
-    first = guided if baseline is None else baseline
-    plan = Plan(options[0], loss or losses.LPopExponential(), baseline=first)
-    choice = None
+    baselines = ([True, False] if guided else [False]) if baseline is None else [baseline]
+    usual = plans.FIRST_LOSS if recipe is None else losses.LPopExponential()
+    plan, choice = Plan(options[0], loss or usual, baseline=baselines[0]), None
     if recipe is None:
-        few = draws.few(_TRIAL_DRAWS)
-
-        def attempt(plan: Plan) -> np.ndarray:
-            data = few.prepared(plan)
-            short = sized(data, _TRIAL_OPERATIONS)
-            epochs = min(short.epochs or _TRIAL_PASSES, _TRIAL_PASSES)
-            trained = fit(data, replace(short, epochs=epochs), 1, progress=False)
-            weight = np.ravel(data.held_out().weight)
-            return (trained.costs[0].ravel() * weight)[weight > 0]
-
-        rounds = _rounds(options, loss, baseline, few)
-        most = len({*rounds[0](plan), *rounds[1](plan)}) + (loss is None)
-        with Progress("choosing", most, enabled=progress) as bar:
-
-            def tell(tried: int, best: Plan) -> None:
-                bar.update(tried, best=str(best))
-
-            plan, choice = choose(plan, rounds, attempt, len(few.training), tell)
+        plan, choice = _chosen(job, draws, plan, options, baselines, loss, progress)
     data = draws.prepared(plan)
-    final = sized(data)
+    final = job.sized(data)
     kept = None
     if checkpoint is not None:
         settings = (str(plan), repr(final), members, seeds)
         some = map_arrays(lambda array: array[::1000], sims.x)
         kept = Checkpoint(checkpoint, fingerprint(settings, sims.model, sims.log_weight, some))
-    trained = fit(data, final, members, progress, kept)
+    trained = job.fit(data, final, members, progress=progress, kept=kept)
+    net = _finished(sims, data, trained, choice)
+    if learn_error:
+        net = replace(net, errors=_error_model(job, net, data, final, trained, seeds[3], progress))
     if checkpoint is not None:
         Path(checkpoint).unlink(missing_ok=True)
-    return _finished(sims, data, trained, choice)
+    return net
 
 
-def natural(x: Data) -> list[networks.Architecture]:
-    """Architectures that suit draws like `x`, by its shape alone; the first is the first to be tried."""
-    if isinstance(x, dict):
-        masks = [array for array in x.values() if array.dtype == bool]
-        lengths = {array.shape[:1] for array in x.values()}
-        is_set = len(masks) == 1 and masks[0].ndim == 1 and len(lengths) == 1
-        return [networks.DeepSet(), networks.Dense()] if is_set else [networks.Dense()]
-    if x.ndim == 1:
-        # The numbers of a vector may well be exchangeable, or a series: the scores will tell.
-        return [
-            networks.Dense(),
-            _wide(x.size),
-            *([networks.DeepSet()] if x.size >= 4 else []),
-            *([networks.Sequence()] if x.size >= 16 else []),
-        ]
-    if x.ndim == 2 and 4 * x.shape[1] <= x.shape[0]:
-        return [networks.Sequence(), networks.DeepSet(), networks.Dense()]
-    if x.ndim == 3 and x.shape[2] <= 4:
-        return [networks.Image(), networks.Dense()]
-    return [networks.Dense(), _wide(sum(array.size for array in arrays_of(x)))]
+@dataclass(frozen=True)
+class _Job:
+    """What all trainings of one call share: outputs of the networks, the recipe as named, and seeds."""
 
+    outputs: int
+    named: Recipe
+    order: int
+    weights: int
 
-def _wide(numbers: int) -> networks.Dense:
-    """For functions with more detail than the paper's widths can follow, above all of few numbers."""
-    return networks.Dense(width=max(128, int(1.1 * numbers) + 20), hidden=64)
-
-
-def _rounds(
-    options: list[networks.Architecture], loss: losses.Loss | None, baseline: bool | None, draws: "_Draws"
-) -> list[Callable[[Plan], list[Plan]]]:
-    """Alternatives to try, one thing after the other, within what the caller has not fixed."""
-    gaussian = [True, False] if baseline is None else [baseline]
-    if draws.features > LARGEST or isinstance(loss, losses.Asymmetric):
-        gaussian = [False]
-    some = map_arrays(lambda array: array[draws.training[:_OUTLIER_DRAWS]], draws.sims.x)
-    squashes = [False, True] if has_outliers(some) else [False]
-
-    def inputs(plan: Plan) -> list[Plan]:
-        return [replace(plan, squash=squash, baseline=base) for squash in squashes for base in gaussian]
-
-    def architectures(plan: Plan) -> list[Plan]:
-        # What one network makes of outliers says little about another.
-        return [replace(plan, network=n, squash=squash) for n in options for squash in squashes]
-
-    def penalties(plan: Plan) -> list[Plan]:
-        return [] if loss is not None else [replace(plan, loss=losses.LPopLogistic())]
-
-    return [inputs, architectures, penalties]
-
-
-@dataclass(frozen=True, eq=False)
-class _Draws:
-    """The draws, split into training and held-out ones."""
-
-    sims: Simulations
-    weights: np.ndarray
-    training: np.ndarray
-    testing: np.ndarray
-    augment: Augment | None
-
-    @staticmethod
-    def of(sims: Simulations, held_out: float, augment: Augment | None, seeds: list[int]) -> "_Draws":
-        training, testing = _split(sims, held_out, seeds[0])
-        return _Draws(sims, sims.weights.astype(np.float32), training, testing, augment)
-
-    @property
-    def example(self) -> Data:
-        return map_arrays(
-            lambda a: np.zeros(a.shape[1:], bool if a.dtype == bool else np.float32), self.sims.x
+    def fit(
+        self,
+        data: Prepared,
+        recipe: Recipe,
+        members: int = 1,
+        *,
+        progress: bool = False,
+        kept: Checkpoint | None = None,
+    ) -> Trained:
+        return train_ensemble(
+            data.plan.network,
+            self.outputs,
+            data.plan.loss,
+            data.source(recipe, self.order),
+            data.held_out(),
+            recipe,
+            members=members,
+            seed=self.weights,
+            progress=progress,
+            checkpoint=kept,
         )
 
-    @property
-    def features(self) -> int:
-        return sum(array[0].size for array in arrays_of(self.sims.x))
-
-    @property
-    def log_shares(self) -> np.ndarray:
-        return np.log(np.array(self.sims.counts) / len(self.sims))
-
-    def few(self, number: int) -> "_Draws":
-        return replace(self, training=self.training[:number])
-
-    def prepared(self, plan: Plan) -> "_Prepared":
-        """Fit the scaling of a plan, and the baseline if it has one, to the training draws."""
-        shared = isinstance(plan.network, networks.PLACE_BLIND)
-        some = map_arrays(lambda array: array[self.training[:_SCALING_DRAWS]], self.sims.x)
-        scaling = Scaling.fit(some, squash=plan.squash, shared=shared)
-        prior = None if isinstance(plan.loss, losses.Asymmetric) else self.log_shares
-        bare = _Prepared(self, plan, scaling, prior, None, None)
-        if self.features > LARGEST:
-            return bare
-        moments, left_out = Moments.of(bare.source(Recipe(), 0).epoch(0), len(self.sims.names), _FOLDS)
-        gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
-        return replace(bare, moments=moments, baseline=gaussians if plan.baseline else None)
-
-
-@dataclass(frozen=True, eq=False)
-class _Prepared:
-    """Draws as a plan wants them; `prior` are log shares of the models, known beforehand."""
-
-    draws: _Draws
-    plan: Plan
-    scaling: Scaling
-    prior: np.ndarray | None
-    moments: Moments | None
-    baseline: Baseline | None
-
-    def scaled(self, rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
-        augment = self.draws.augment
-        return self.plain(x if augment is None else _augmented(augment, rng, x))
-
-    def plain(self, x: Data) -> tuple[Data, np.ndarray | None]:
-        scaled = self.scaling(x)
-        if self.prior is None:
-            return scaled, None
-        shape = (len(arrays_of(scaled)[0]), len(self.prior))
-        offset = np.broadcast_to((self.prior - self.prior[0]).astype(np.float32), shape)
-        return scaled, offset if self.baseline is None else offset + self.baseline(scaled)
-
-    def source(self, recipe: Recipe, seed: int) -> Shuffled:
-        sims, training = self.draws.sims, self.draws.training
-        batch = recipe.for_draws(len(training)).batch or 1
-        return Shuffled(sims.x, sims.model, self.draws.weights, training, batch, self.scaled, seed)
-
-    def held_out(self) -> Chunk:
-        sims, testing = self.draws.sims, self.draws.testing
-        x, offset = self.plain(map_arrays(lambda array: array[testing], sims.x))
-        chunk = Chunk(x, offset, sims.model[testing], self.draws.weights[testing])
-        return in_blocks(chunk, min(len(testing), _HELD_OUT_BLOCK))
-
-
-def _augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:
-    """Augment a batch, and check what came back."""
-    given, rows = layout(x), len(arrays_of(x)[0])
-    returned = augment(rng, x)
-    if returned is None:
-        raise TypeError("augment returned None; it must return a batch like x.")
-    changed = as_data(returned)
-    if layout(changed) != given:
-        raise ValueError(
-            f"augment returned {layout_text(layout(changed))} for {layout_text(given)}; "
-            "it must keep the shape of the data."
+    def sized(self, data: Prepared, most: float = MOST_OPERATIONS) -> Recipe:
+        """Fill in what the recipe leaves to the draws, the plan, and the arithmetic that is allowed."""
+        plan = data.plan
+        decay = self.named.weight_decay if plan.weight_decay is None else plan.weight_decay
+        return replace(self.named, weight_decay=decay).for_draws(
+            len(data.draws.training),
+            operations=networks.operations(plan.network, data.draws.example, self.outputs),
+            most=most,
+            shared=isinstance(plan.network, networks.SHARED_WEIGHTS),
         )
-    if len(arrays_of(changed)[0]) != rows:
-        raise ValueError(f"augment returned {len(arrays_of(changed)[0])} draws for {rows}; wanted as many.")
-    if not all(np.isfinite(array).all() for array in arrays_of(changed)):
-        raise ValueError("augment returned NaN or infinity for draws that hold none.")
-    return changed
+
+
+def _chosen(
+    job: _Job,
+    draws: Draws,
+    first: Plan,
+    options: list[networks.Architecture],
+    baselines: list[bool],
+    loss: losses.Loss | None,
+    progress: bool,
+) -> tuple[Plan, Choice]:
+    """Choose a plan by trials on few draws, within what the caller has not fixed."""
+    few = draws.few(_TRIAL_DRAWS)
+    learned: set[Plan] = set()
+
+    def attempt(plan: Plan) -> np.ndarray:
+        data = few.prepared(plan)
+        short = job.sized(data, _TRIAL_OPERATIONS)
+        epochs = min(short.epochs or _TRIAL_PASSES, _TRIAL_PASSES)
+        trained = job.fit(data, replace(short, epochs=epochs))
+        if trained.gain.any():
+            learned.add(plan)
+        weight = np.ravel(data.held_out().weight)
+        return (trained.costs[0] * weight)[weight > 0]
+
+    rounds = plans.rounds(
+        options,
+        numbers=draws.features,
+        squashes=[False, True] if few.has_outliers() else [False],
+        baselines=baselines,
+        loss=loss,
+        learned=learned.__contains__,
+    )
+    # The later rounds depend on what the first ones find.
+    most = len({plan for ask in rounds[:2] for plan in ask(first)}) + 6
+    with Progress("choosing", most, enabled=progress) as bar:
+
+        def tell(tried: int, best: Plan) -> None:
+            bar.update(tried, best=str(best))
+
+        return choose(first, rounds, attempt, len(few.training), tell)
+
+
+def _error_model(
+    job: _Job,
+    net: EvidenceNetwork,
+    data: Prepared,
+    recipe: Recipe,
+    trained: Trained,
+    seed: int,
+    progress: bool,
+) -> ErrorModel:
+    """Train again on labels drawn from what the network says, and learn its error from what comes out."""
+    draws = data.draws
+    x = draws.held_out()[0]
+    n, members = len(draws.testing), len(trained.gain)
+    log_k = trained.log_odds[:, :n].mean(axis=0) - draws.log_odds
+    truth = net.table(draws.x).mean(axis=0) - (net.log_valid - net.log_valid[0])
+    alone = data.baseline is not None and not trained.gain.any()
+
+    def again(number: int) -> np.ndarray:
+        """Squared errors of one training on new labels, as if it had as many draws, (n, K)."""
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+        others = draws.relabelled(truth, rng)
+        other = others.prepared(data.plan)
+        if alone and other.baseline is not None:
+            found = other.baseline(other.scaling(x))
+        else:
+            mine = replace(job, order=int(rng.integers(2**31)), weights=int(rng.integers(2**31)))
+            found = mine.fit(other, recipe).log_odds[0, :n] - others.log_odds
+        return np.asarray(np.square(found - log_k) * len(others.training) / draws.effective)
+
+    number = _RELABELLED_BASELINES if alone else _RELABELLED
+    with (
+        Progress("learning the error", number, enabled=progress) as bar,
+        ThreadPoolExecutor(1 if alone else os.cpu_count() or 1) as pool,
+    ):
+        squares = []
+        for square in pool.map(again, range(number)):
+            squares.append(square)
+            bar.update(len(squares))
+    squared = np.mean(squares, axis=0)
+    if members > 1:
+        # Each network of these is one; the mean of many has less of what is not shared.
+        squared -= (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
+    pairs = range(1, len(net.names))
+    inside = np.stack([_confirmed(log_k[:, k], draws.model[draws.testing], k) for k in pairs], axis=1)
+    jackknife = np.stack([net.jackknife(x, model=k) for k in pairs], axis=1)
+    return ErrorModel.fit(log_k[:, 1:][inside], jackknife[inside], squared[:, 1:][inside])
+
+
+def _confirmed(log_k: np.ndarray, model: np.ndarray, k: int) -> np.ndarray:
+    """Say which log K against model 0 lie in the confirmed range; all, if that is empty."""
+    pair = (model == 0) | (model == k)
+    held = validated_range(log_k[pair], model[pair] == k)
+    inside = held.contains(log_k)
+    return inside if inside.any() else np.ones_like(inside)
+
+
+def _finished(sims: Simulations, data: Prepared, trained: Trained, choice: Choice | None) -> EvidenceNetwork:
+    """Put the network together, with what its held-out draws say."""
+    draws = data.draws
+    label = draws.model[draws.testing]
+    valid = np.log(sims.valid_fraction)
+    log_k = trained.log_odds[:, : len(label)].mean(axis=0) - draws.log_odds
+    log_k += valid - valid[0]
+    # Of weighted draws, those that stand for the weighted models: their numbers say what can be confirmed.
+    alike = np.isin(draws.testing, draws.of_equal_weight(draws.testing))
+    return EvidenceNetwork(
+        names=sims.names,
+        example=draws.example,
+        scaling=data.scaling,
+        baseline=data.baseline,
+        novelty=_novelty(data, trained),
+        loss=data.plan.loss,
+        architecture=data.plan.network,
+        networks=trained.networks,
+        states=trained.states,
+        gain=trained.gain,
+        log_prior=draws.log_shares,
+        log_valid=valid,
+        log_valid_error=sims.log_valid_error,
+        held_out=HeldOut(log_k[alike].astype(np.float32), label[alike].astype(np.int8)),
+        history=trained.history,
+        choice=choice,
+    )
+
+
+def _novelty(data: Prepared, trained: Trained) -> Novelty:
+    """Learn what draws look like, to the networks too, and how far out held-out ones lie."""
+    draws = data.draws
+    # Networks that have learned nothing are asked only if the data themselves are too many numbers.
+    asked = data.moments is None or trained.gain.any()
+
+    def seen(rows: np.ndarray, most: int) -> Seen:
+        some = draws.of_equal_weight(rows, most)
+        x = data.scaling(map_arrays(lambda array: array[some], draws.x))
+        hidden = forward.hidden(trained.networks, trained.states, trained.gain, x) if asked else None
+        return Seen(x, hidden, draws.model[some])
+
+    return Novelty.fit(
+        data.moments, seen(draws.training, FITTING_DRAWS), seen(draws.testing, REFERENCE_DRAWS)
+    )
 
 
 def _check(
@@ -349,47 +345,3 @@ def _check(
         raise TypeError(f"network = {network!r}; wanted a function network(x, outputs, key=key).")
     if recipe is not None and not isinstance(recipe, Recipe):
         raise TypeError(f"recipe = {recipe!r}; wanted a Recipe, such as Recipe.paper().")
-
-
-def _split(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of training and held-out draws, each model in the same proportion, in random order."""
-    rng = np.random.default_rng(seed)
-    fraction = min(fraction, _MOST_HELD_OUT / len(sims))
-    training, testing = [], []
-    for k, name in enumerate(sims.names):
-        mine = rng.permutation(np.flatnonzero(sims.model == k))
-        size = round(fraction * len(mine))
-        if not 0 < size < len(mine):
-            raise ValueError(
-                f"model {name!r} has {len(mine)} draws, too few to keep a fraction of {fraction:.2g} "
-                "for early stopping. Simulate more."
-            )
-        testing.append(mine[:size])
-        training.append(mine[size:])
-    return rng.permutation(np.concatenate(training)), rng.permutation(np.concatenate(testing))
-
-
-def _finished(sims: Simulations, data: _Prepared, trained: Trained, choice: Choice | None) -> EvidenceNetwork:
-    """Put the network together, with what its held-out draws say."""
-    x = map_arrays(lambda array: array[data.draws.testing], sims.x)
-    label = sims.model[data.draws.testing].astype(np.int8)
-    novelty = None if data.moments is None else Novelty.fit(data.moments, data.scaling(x), label)
-    net = EvidenceNetwork(
-        names=sims.names,
-        example=data.draws.example,
-        scaling=data.scaling,
-        baseline=data.baseline,
-        novelty=novelty,
-        loss=data.plan.loss,
-        architecture=data.plan.network,
-        networks=trained.networks,
-        states=trained.states,
-        gain=trained.gain,
-        log_prior=data.draws.log_shares,
-        log_valid=np.log(sims.valid_fraction),
-        held_out=HeldOut(np.zeros((0, len(sims.names))), label[:0]),
-        history=trained.history,
-        choice=choice,
-    )
-    log_k = np.stack([net.log_bayes_factor(x, model=k) for k in range(len(sims.names))], axis=1)
-    return replace(net, held_out=HeldOut(log_k.astype(np.float32), label))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from scipy.special import log_softmax
 
 from evidencenet import checkpoints, networks
 from evidencenet.batches import Chunk, Source
@@ -76,12 +77,14 @@ class Trained(NamedTuple):
     """An ensemble: networks and states with a leading axis of members, and how they came about.
 
     Raw outputs are to be multiplied by each member's `gain`: 1, or 0 for a member whose training never
-    improved on the offset alone. `costs` are −log p(true model) of the held-out draws, (members, n).
+    improved on the offset alone. `log_odds` are those of the held-out draws, padding included, (members, n,
+    K), and `costs` their −log p(true model), (members, n).
     """
 
     networks: Any
     states: Any
     gain: np.ndarray
+    log_odds: np.ndarray
     costs: np.ndarray
     history: History
 
@@ -171,23 +174,29 @@ def train_ensemble(
     train = (
         jax.jit(partial(_train_chunk, fixed, loss, optimiser), donate_argnums=0).lower(one, chunk).compile()
     )
-    judge = jax.jit(partial(_costs, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
+    judge = jax.jit(partial(_log_odds, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
     compile_seconds = time.perf_counter() - clock
+    labels = np.ravel(held_out.label)
 
-    def costs(gain: float, weights: Any, state: Any) -> np.ndarray:
-        return np.asarray(judge(gain, weights, state, held_out), np.float64)
+    def costs(log_odds: np.ndarray) -> np.ndarray:
+        return -log_softmax(log_odds, axis=1)[np.arange(len(labels)), labels]
+
+    def odds(gain: float, weights: Any, state: Any) -> np.ndarray:
+        found = np.asarray(judge(gain, weights, state, held_out), np.float64)
+        return found.reshape(len(labels), -1)
 
     def run(record: _Record, chunk: Chunk) -> float:
         record.member, value = train(record.member, chunk)
         return float(value)
 
     def evaluate(record: _Record) -> float:
-        return float(np.average(costs(1.0, record.member.weights, record.member.state), weights=importance))
+        found = costs(odds(1.0, record.member.weights, record.member.state))
+        return float(np.average(found, weights=importance))
 
-    importance = np.asarray(held_out.weight, np.float64)
+    importance = np.ravel(held_out.weight).astype(np.float64)
     # Without an offset there is no start to beat: the initial weights say nothing.
-    before = None if held_out.offset is None else costs(0.0, one.weights, one.state)
-    score = np.inf if before is None else float(np.average(before, weights=importance))
+    before = None if held_out.offset is None else odds(0.0, one.weights, one.state)
+    score = np.inf if before is None else float(np.average(costs(before), weights=importance))
     records = [
         _Record(_Member(*start, optimiser.init(start[0])), start, 0, [np.nan], [score]) for start in starts
     ]
@@ -229,14 +238,15 @@ def train_ensemble(
         compile_seconds,
     )
     gain = np.ones(members)
-    final = np.stack([costs(1.0, *record.best) for record in records])
+    final = np.stack([odds(1.0, *record.best) for record in records])
     if before is not None:
         for i, mine in enumerate(final):
-            gained, error = weighted_mean(before - mine, importance)
+            gained, error = weighted_mean(costs(before) - costs(mine), importance)
             # Else it beats the offset alone by no more than chance would have it.
             if gained < 2 * error:
                 gain[i], final[i] = 0.0, before
-    return Trained(eqx.combine(weights, fixed), states, gain, final, history)
+    final_costs = np.stack([costs(mine) for mine in final])
+    return Trained(eqx.combine(weights, fixed), states, gain, final, final_costs, history)
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -326,14 +336,12 @@ def _train_chunk(
     return member, jnp.mean(values)
 
 
-def _costs(fixed: Any, loss: Loss, gain: Any, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
-    """−log p(true model) of each held-out draw."""
+def _log_odds(fixed: Any, loss: Loss, gain: Any, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
+    """Log posterior odds of each held-out draw, (blocks, rows, K)."""
     network = eqx.nn.inference_mode(eqx.combine(weights, fixed))
 
     def block(part: Chunk) -> jax.Array:
-        log_odds = loss.log_odds(gain * networks.apply(network, state, part.x)[0], part.offset)
-        log_p = jax.nn.log_softmax(log_odds)
-        return -jnp.take_along_axis(log_p, part.label[:, None], axis=1)[:, 0]
+        return loss.log_odds(gain * networks.apply(network, state, part.x)[0], part.offset)
 
     return jax.lax.map(block, held_out)
 

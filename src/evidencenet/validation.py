@@ -188,7 +188,13 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
     weighted: tuple[tuple[int, float], ...] = ()
     if sims.log_weight is not None:
         weighted = tuple(zip(sims.counts, map(float, sims.effective_sample_size), strict=True))
-        sims = _of_equal_weight(sims)
+        sims = sims.of_equal_weight()
+        if min(sims.counts) < _LEAST_DRAWS:
+            raise ValueError(
+                f"only {list(sims.counts)} draws are left of {[n for n, _ in weighted]} weighted ones, made "
+                f"to have equal weight; wanted {_LEAST_DRAWS} of each model. Simulate more, or from the "
+                "prior they lead to."
+            )
     # Only draws that did not fail are here: among them the chance to fail no longer counts.
     valid = net.log_valid - net.log_valid[0]
     members, label = net.table(sims.x) - valid, sims.model
@@ -213,25 +219,6 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
         tuple(turing_good(*pair) for pair in pairs),
         weighted,
     )
-
-
-def _of_equal_weight(sims: Simulations) -> Simulations:
-    """Keep each draw with a chance in proportion to its weight: what is left is like unweighted draws.
-
-    Resampling with replacement would keep more, but the same draws twice, which no test allows for.
-    """
-    rng = np.random.default_rng(np.random.SeedSequence(0))
-    weights = sims.weights
-    largest = np.array([weights[sims.model == k].max() for k in range(len(sims.names))])
-    kept = np.flatnonzero(rng.random(len(sims)) * largest[sims.model] < weights)
-    counts = np.bincount(sims.model[kept], minlength=len(sims.names))
-    if counts.min() < _LEAST_DRAWS:
-        raise ValueError(
-            f"only {counts.tolist()} draws are left of {list(sims.counts)} weighted ones, made to have equal "
-            f"weight; wanted {_LEAST_DRAWS} of each model. Simulate more, or from the prior they lead to."
-        )
-    part = sims.take(kept)
-    return Simulations(part.x, part.model, sims.names)
 
 
 def _of_pair(log_k: np.ndarray, label: np.ndarray, above: int, below: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,124 @@
+"""The error of log K, learned where the truth is known.
+
+The spread of an ensemble misses what its members share: they saw the same draws, and have the same bias. So
+the network's own answer is made the truth: the draws are given new labels, by the probabilities that the
+network states, and networks trained on these in the same way show by how much such training misses a log K
+that is known.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+# Jackknife errors below this part of their median say nothing more.
+_FLOOR = 0.1
+# Errors learned from two sets of labels are uncertain themselves, and the tails of what is missed are not
+# normal: as with Student's t, what is stated is a little larger.
+_CAUTION = 1.1
+# Single draws may be off by any amount: beyond so many errors of the last fit, the next counts them as there.
+_FARTHEST, _FITS = 5.0, 4
+# Between these quantiles of log K the logarithm of the error is on straight lines.
+_QUANTILES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
+# Logs of squared errors scatter by so much before anything is seen, and the power of the jackknife around 1.
+_SCATTER, _POWER_SCATTER = 2.0, 0.5
+
+
+@dataclass(frozen=True, eq=False)
+class ErrorModel:
+    """log error² = power · log jackknife² + a function of log K, made of straight pieces.
+
+    Parameters
+    ----------
+    power
+        Of the jackknife error; 0 if it says nothing.
+    floor
+        The smallest jackknife error that counts; 0 if there is none.
+    knots, values
+        Log K where pieces meet, increasing, and the function there, shape (m,). Beyond the outermost it is
+        constant.
+    """
+
+    power: float
+    floor: float
+    knots: np.ndarray
+    values: np.ndarray
+
+    @staticmethod
+    def fit(log_k: np.ndarray, jackknife: np.ndarray, squared: np.ndarray) -> "ErrorModel":
+        """Fit to draws of known error.
+
+        Parameters
+        ----------
+        log_k, jackknife
+            Log K and its jackknife error, shape (n,); a jackknife of NaN is not used.
+        squared
+            Unbiased estimates of the squared error, shape (n,); single ones may be negative.
+        """
+        known = bool(np.isfinite(jackknife).all() and np.any(jackknife > 0))
+        floor = _FLOOR * float(np.median(jackknife[jackknife > 0])) if known else 0.0
+        knots = np.unique(np.quantile(log_k, _QUANTILES))
+        spread = _log_square(jackknife, floor)
+        tents = np.stack([np.interp(log_k, knots, tent) for tent in np.eye(len(knots))], axis=1)
+        features = np.concatenate([spread[:, None], tents], axis=1)
+        mean, usual = float(np.mean(squared)), float(np.mean(np.exp(spread)))
+        # No error may come out as zero, however lucky the draws were: then the jackknife is all there is.
+        level = mean if mean > 0 else usual if known else 1e-12
+        # At first the jackknife is taken at its word, up to a common factor.
+        prior = np.full(1 + len(knots), np.log(level) - np.log(usual))
+        prior[0] = float(known)
+        scatter = np.array([_POWER_SCATTER, *[_SCATTER] * len(knots)])
+
+        def cost(coefficients: np.ndarray, square: np.ndarray) -> tuple[float, np.ndarray]:
+            # Minimal in the mean where exp(η) is the mean of the squares, whatever their distribution.
+            eta = features @ coefficients
+            ratio = square * np.exp(-eta)
+            away = (coefficients - prior) / scatter
+            slope = (1 - ratio) @ features + away / scatter
+            return float(np.sum(eta + ratio) + 0.5 * away @ away) / len(eta), slope / len(eta)
+
+        bounds = [(0.0, 1.5), *[(centre - 6.0, centre + 6.0) for centre in prior[1:]]]
+        found, square = prior, squared
+        for _ in range(_FITS if mean > 0 else 0):
+            found = minimize(cost, found, (square,), jac=True, method="L-BFGS-B", bounds=bounds).x
+            square = np.minimum(squared, np.square(_FARTHEST) * np.exp(features @ found))
+        return ErrorModel(float(found[0]), floor, knots, found[1:])
+
+    def __call__(self, log_k: np.ndarray, jackknife: np.ndarray) -> np.ndarray:
+        """Return the standard error of log K, given its jackknife error, both (n,)."""
+        eta = self.power * _log_square(jackknife, self.floor) + np.interp(log_k, self.knots, self.values)
+        error: np.ndarray = _CAUTION * np.exp(0.5 * eta)
+        return error
+
+
+def _log_square(jackknife: np.ndarray, floor: float) -> np.ndarray:
+    return 2 * np.log(np.maximum(jackknife, floor)) if floor > 0 else np.zeros(np.shape(jackknife))
+
+
+def relabel(log_odds: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw a label for each draw by its log posterior odds (n, K), `counts` (K,) of each in all, int (n,).
+
+    Examples
+    --------
+    >>> labels = relabel(np.zeros((100, 2)), np.array([50, 50]), np.random.default_rng(1))
+    >>> np.bincount(labels).tolist()
+    [50, 50]
+    """
+    # The largest of log-odds plus Gumbel noise is a draw by their probabilities. Shifts that make the numbers
+    # right do not change their law, the numbers being given.
+    noisy = log_odds + rng.gumbel(size=log_odds.shape)
+    shift = np.zeros(log_odds.shape[1])
+    labels = np.argmax(noisy, axis=1)
+    for _ in range(30):
+        found = np.bincount(labels, minlength=len(counts))
+        if np.array_equal(found, counts):
+            break
+        shift += np.log(counts / np.maximum(found, 1))
+        labels = np.argmax(noisy + shift, axis=1)
+    while (lacking := counts - np.bincount(labels, minlength=len(counts))).any():
+        # Of the last few, those change sides that lose least by it.
+        to, away = int(np.argmax(lacking)), int(np.argmin(lacking))
+        mine = np.flatnonzero(labels == away)
+        loss = (noisy + shift)[mine, away] - (noisy + shift)[mine, to]
+        labels[mine[np.argsort(loss)[: min(lacking[to], -lacking[away])]]] = to
+    return labels

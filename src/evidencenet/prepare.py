@@ -1,0 +1,236 @@
+"""Draws on their way to the networks: split, scaled, augmented, and with what is known beforehand."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evidencenet import losses, networks
+from evidencenet.baseline import Baseline, Gaussians
+from evidencenet.batches import Chunk, Shuffled, in_blocks
+from evidencenet.choice import Plan
+from evidencenet.data import Data, arrays_of, as_data, layout, layout_text, map_arrays
+from evidencenet.errors import relabel
+from evidencenet.moments import LARGEST, Moments
+from evidencenet.recipe import Recipe
+from evidencenet.scaling import Scaling, has_outliers
+from evidencenet.simulation_fields import alike
+from evidencenet.simulations import Simulations
+
+Augment = Callable[[np.random.Generator, Data], Data]
+
+_MOST_HELD_OUT = 50_000
+_HELD_OUT_BLOCK = 5_000
+# Parts of the training draws that are left out in turn, for the error of the baseline.
+_FOLDS = 8
+# The scale of the data need not be known better than to a few parts in a thousand.
+_SCALING_DRAWS = 100_000
+_OUTLIER_DRAWS = 10_000
+# Fewer draws than this are not taken for all.
+_LEAST_RELABELLED = 2_000
+
+
+@dataclass(frozen=True, eq=False)
+class Draws:
+    """Draws of K models, split into training and held-out ones.
+
+    Parameters
+    ----------
+    x, model, weight
+        All draws, each (n, ...): data, label, and importance weight.
+    counts
+        Of each model, shape (K,).
+    training, testing
+        Positions of the training and of the held-out draws.
+    augment
+        A random symmetry, or None.
+    """
+
+    x: Data
+    model: np.ndarray
+    weight: np.ndarray
+    counts: np.ndarray
+    training: np.ndarray
+    testing: np.ndarray
+    augment: Augment | None
+
+    @staticmethod
+    def of(sims: Simulations, held_out: float, augment: Augment | None, seed: int) -> "Draws":
+        """Split simulations."""
+        training, testing = _split(sims, held_out, seed)
+        weight = sims.weights.astype(np.float32)
+        return Draws(sims.x, sims.model, weight, np.array(sims.counts), training, testing, augment)
+
+    @property
+    def example(self) -> Data:
+        """Zeros in the form of one draw."""
+        return map_arrays(lambda a: np.zeros(a.shape[1:], bool if a.dtype == bool else np.float32), self.x)
+
+    @property
+    def features(self) -> int:
+        """How many numbers a draw has."""
+        return sum(array[0].size for array in arrays_of(self.x))
+
+    @property
+    def log_shares(self) -> np.ndarray:
+        """Log of each model's share of the draws, (K,)."""
+        shares: np.ndarray = np.log(self.counts / self.counts.sum())
+        return shares
+
+    @property
+    def log_odds(self) -> np.ndarray:
+        """Log of the ratio of each model's share to that of the first, (K,)."""
+        return self.log_shares - self.log_shares[0]
+
+    def few(self, number: int) -> "Draws":
+        """Leave out all training draws but so many."""
+        return replace(self, training=self.training[:number])
+
+    def held_out(self) -> tuple[Data, np.ndarray]:
+        """Return the held-out draws and their models."""
+        return map_arrays(lambda array: array[self.testing], self.x), self.model[self.testing]
+
+    def of_equal_weight(self, rows: np.ndarray, most: int | None = None) -> np.ndarray:
+        """Thin draws so that those that stay, at most so many of each model, stand for the weighted models.
+
+        Each stays with a chance in proportion to its weight; of draws of equal weight, all stay.
+        """
+        model = self.model[rows]
+        keep = alike(model, self.weight[rows], np.random.default_rng(0))
+        if most is not None:
+            for k in range(len(self.counts)):
+                keep[np.flatnonzero(keep & (model == k))[most:]] = False
+        return rows[keep]
+
+    def has_outliers(self) -> bool:
+        """Say whether some numbers often lie far out."""
+        return has_outliers(map_arrays(lambda array: array[self.training[:_OUTLIER_DRAWS]], self.x))
+
+    @property
+    def effective(self) -> float:
+        """How many training draws of equal weight these are worth."""
+        model, weight = self.model[self.training], self.weight[self.training].astype(np.float64)
+        worth = np.square(np.bincount(model, weight)) / np.bincount(model, np.square(weight))
+        return float(worth.sum())
+
+    def relabelled(self, log_k: np.ndarray, rng: np.random.Generator) -> "Draws":
+        """Draw all labels anew by log K against model 0, (n, K), as many of each model as there were.
+
+        A weight belongs to a draw of its own model, and not of another: of weighted draws, those that stand
+        for the weighted models are taken, with equal weights.
+        """
+        training = self.of_equal_weight(self.training)
+        if len(training) < _LEAST_RELABELLED:
+            training = self.training
+        model, counts = self.model.copy(), np.bincount(self.model[training], minlength=len(self.counts))
+        log_odds = log_k + np.log(counts / counts[0])
+        held_out = np.rint(counts * len(self.testing) / counts.sum()).astype(int)
+        held_out[0] += len(self.testing) - held_out.sum()
+        model[training] = relabel(log_odds[training], counts, rng)
+        model[self.testing] = relabel(log_odds[self.testing], held_out, rng)
+        return replace(self, model=model, weight=np.ones_like(self.weight), counts=counts, training=training)
+
+    def prepared(self, plan: Plan) -> "Prepared":
+        """Fit the scaling of a plan, and the baseline if it has one, to the training draws."""
+        shared = isinstance(plan.network, networks.PLACE_BLIND)
+        some = map_arrays(lambda array: array[self.training[:_SCALING_DRAWS]], self.x)
+        if isinstance(plan.network, networks.Table) and isinstance(some, np.ndarray) and some.ndim == 3:
+            # The last axis of a table is one of places, not of channels.
+            some = some[..., None]
+        scaling = Scaling.fit(some, squash=plan.squash, shared=shared)
+        prior = None if isinstance(plan.loss, losses.Asymmetric) else self.log_shares
+        bare = Prepared(self, plan, scaling, prior, None, None)
+        if self.features > LARGEST:
+            return bare
+        moments, left_out = Moments.of(bare.source(Recipe(), 0).epoch(0), len(self.counts), _FOLDS)
+        gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
+        return replace(bare, moments=moments, baseline=gaussians if plan.baseline else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """Draws as a plan wants them.
+
+    Parameters
+    ----------
+    draws, plan
+        What for what.
+    scaling
+        Of the data.
+    prior
+        Log shares of the models, where the loss can be told them beforehand.
+    moments
+        Of each model's scaled training draws, if they are not too large.
+    baseline
+        Of the plan, or None.
+    """
+
+    draws: Draws
+    plan: Plan
+    scaling: Scaling
+    prior: np.ndarray | None
+    moments: Moments | None
+    baseline: Baseline | None
+
+    def source(self, recipe: Recipe, seed: int) -> Shuffled:
+        """Training draws in minibatches."""
+        draws = self.draws
+        batch = recipe.for_draws(len(draws.training)).batch or 1
+        return Shuffled(draws.x, draws.model, draws.weight, draws.training, batch, self._augmented, seed)
+
+    def held_out(self) -> Chunk:
+        """Held-out draws in blocks."""
+        x, label = self.draws.held_out()
+        scaled, offset = self._scaled(x)
+        chunk = Chunk(scaled, offset, label, self.draws.weight[self.draws.testing])
+        return in_blocks(chunk, min(len(label), _HELD_OUT_BLOCK))
+
+    def _augmented(self, rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
+        augment = self.draws.augment
+        return self._scaled(x if augment is None else augmented(augment, rng, x))
+
+    def _scaled(self, x: Data) -> tuple[Data, np.ndarray | None]:
+        """Scale a batch, and say what log-odds are known of it beforehand."""
+        scaled = self.scaling(x)
+        if self.prior is None:
+            return scaled, None
+        shape = (len(arrays_of(scaled)[0]), len(self.prior))
+        offset = np.broadcast_to(self.draws.log_odds.astype(np.float32), shape)
+        return scaled, offset if self.baseline is None else offset + self.baseline(scaled)
+
+
+def augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:
+    """Augment a batch, and check what came back."""
+    given, rows = layout(x), len(arrays_of(x)[0])
+    returned = augment(rng, x)
+    if returned is None:
+        raise TypeError("augment returned None; it must return a batch like x.")
+    changed = as_data(returned)
+    if layout(changed) != given:
+        raise ValueError(
+            f"augment returned {layout_text(layout(changed))} for {layout_text(given)}; "
+            "it must keep the shape of the data."
+        )
+    if len(arrays_of(changed)[0]) != rows:
+        raise ValueError(f"augment returned {len(arrays_of(changed)[0])} draws for {rows}; wanted as many.")
+    if not all(np.isfinite(array).all() for array in arrays_of(changed)):
+        raise ValueError("augment returned NaN or infinity for draws that hold none.")
+    return changed
+
+
+def _split(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of training and held-out draws, each model in the same proportion, in random order."""
+    rng = np.random.default_rng(seed)
+    fraction = min(fraction, _MOST_HELD_OUT / len(sims))
+    training, testing = [], []
+    for k, name in enumerate(sims.names):
+        mine = rng.permutation(np.flatnonzero(sims.model == k))
+        size = round(fraction * len(mine))
+        if not 0 < size < len(mine):
+            raise ValueError(
+                f"model {name!r} has {len(mine)} draws, too few to keep a fraction of {fraction:.2g} "
+                "for early stopping. Simulate more."
+            )
+        testing.append(mine[:size])
+        training.append(mine[size:])
+    return rng.permutation(np.concatenate(training)), rng.permutation(np.concatenate(testing))

@@ -1,0 +1,229 @@
+"""Draws on their way to the networks: which are held out, and what is done to them."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import brentq
+from scipy.special import expit
+
+import evidencenet as en
+from evidencenet.choice import Plan
+from evidencenet.losses import Asymmetric, Logistic
+from evidencenet.networks import DeepSet, Dense, Table
+from evidencenet.prepare import Draws, augmented
+
+PLAN = Plan(Dense(), Logistic())
+
+
+def sims(n: int = 1_000, shape: tuple[int, ...] = (4,), shares: tuple[float, ...] = (0.5, 0.3, 0.2)) -> Any:
+    rng = np.random.default_rng(1)
+    model = rng.permutation(np.repeat(np.arange(len(shares)), (n * np.array(shares)).round().astype(int)))
+    return en.Simulations(3 + 2 * rng.normal(size=(n, *shape)) + model.reshape(n, *[1] * len(shape)), model)
+
+
+def test_held_out_draws_are_not_trained_on() -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    together = np.concatenate([some.training, some.testing])
+    np.testing.assert_array_equal(np.sort(together), np.arange(1_000))
+    # Each model in the same proportion.
+    np.testing.assert_array_equal(np.bincount(some.model[some.testing]), [50, 30, 20])
+    np.testing.assert_array_equal(np.bincount(some.model[some.training]), [450, 270, 180])
+    x, label = some.held_out()
+    np.testing.assert_array_equal(x, np.asarray(some.x)[some.testing])
+    np.testing.assert_array_equal(label, some.model[some.testing])
+    # Neither is in the order of the models: any few of them are a fair sample.
+    assert 150 < np.sum(some.model[some.training[:450]] == 0) < 300
+    same, other = (Draws.of(sims(), 0.1, None, seed).training for seed in (5, 6))
+    np.testing.assert_array_equal(same, some.training)
+    assert np.any(other != some.training)
+
+
+def test_no_more_are_held_out_than_needed() -> None:
+    model = np.arange(600_000) % 2
+    some = Draws.of(en.Simulations(np.zeros((600_000, 1), np.float32), model), 0.5, None, 1)
+    assert len(some.testing) == 50_000
+    assert len(some.training) == 550_000
+
+
+def test_what_draws_are_like() -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    np.testing.assert_allclose(np.exp(some.log_shares), [0.5, 0.3, 0.2])
+    assert some.features == 4
+    np.testing.assert_array_equal(some.example, np.zeros(4, np.float32))
+    assert not some.has_outliers()
+    few = some.few(100)
+    np.testing.assert_array_equal(few.training, some.training[:100])
+    np.testing.assert_array_equal(few.testing, some.testing)
+    # The shares are those of all draws, whatever few of them are trained on.
+    np.testing.assert_array_equal(few.log_shares, some.log_shares)
+    mask = np.ones((10, 3), bool)
+    with_mask = en.Simulations({"x": np.zeros((10, 3, 2)), "mask": mask}, np.arange(10) % 2)
+    example = Draws.of(with_mask, 0.5, None, 1).example
+    assert isinstance(example, dict)
+    assert {key: (a.shape, a.dtype) for key, a in example.items()} == {
+        "x": ((3, 2), np.dtype(np.float32)),
+        "mask": ((3,), np.dtype(bool)),
+    }
+
+
+def test_outliers_are_noticed() -> None:
+    x = np.random.default_rng(1).standard_cauchy(size=(1_000, 4))
+    assert Draws.of(en.Simulations(x, np.arange(1_000) % 2), 0.1, None, 1).has_outliers()
+
+
+def test_draws_of_equal_weight_are_all_kept() -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    np.testing.assert_array_equal(some.of_equal_weight(some.testing), some.testing)
+    few = some.of_equal_weight(some.training, 100)
+    np.testing.assert_array_equal(np.bincount(some.model[few]), [100, 100, 100])
+
+
+def test_weighted_draws_are_thinned_by_their_weight() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40_000, 1))
+    # Weights exp(x) make a unit normal law one of mean 1; model 1 has none.
+    model = np.arange(40_000) % 2
+    weighted = en.Simulations(x, model, log_weight=np.where(model == 0, np.minimum(x[:, 0], 2.5), 0))
+    some = Draws.of(weighted, 0.1, None, 1)
+    kept = some.of_equal_weight(np.arange(40_000))
+    first, second = (x[kept[model[kept] == k], 0] for k in (0, 1))
+    assert len(second) == 20_000
+    # About a tenth stays, 2,700 draws: their mean is known to 0.02, and the cut at 2.5 costs 0.02.
+    assert np.mean(first) == pytest.approx(1, abs=0.08)
+    assert np.var(first) == pytest.approx(1, abs=0.12)
+
+
+# --- New labels ------------------------------------------------------------------------------------------
+
+
+def test_relabelled_draws_keep_their_numbers() -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    rng = np.random.default_rng(7)
+    log_odds = rng.normal(size=(1_000, 3)) + some.log_shares
+    other = some.relabelled(log_odds, rng)
+    assert np.mean(other.model != some.model) > 0.3
+    for rows in (some.training, some.testing):
+        np.testing.assert_array_equal(np.bincount(other.model[rows]), np.bincount(some.model[rows]))
+    np.testing.assert_array_equal(other.log_shares, some.log_shares)
+    np.testing.assert_array_equal(other.training, some.training)
+    np.testing.assert_array_equal(other.testing, some.testing)
+    assert other.x is some.x
+    # The draws they came from stay as they were.
+    np.testing.assert_array_equal(np.bincount(some.model), [500, 300, 200])
+
+
+@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.7, False), (1.4, False)])
+def test_relabelled_draws_keep_their_odds(factor: float, right: bool) -> None:
+    some = Draws.of(sims(shares=(0.6, 0.4)), 0.2, None, 5)
+    rng = np.random.default_rng(7)
+    log_odds = np.stack([np.zeros(1_000), 1.5 * rng.normal(size=1_000)], axis=1)
+    repeats = 60
+    found = np.mean([some.relabelled(log_odds, rng).model for _ in range(repeats)], axis=0)
+
+    def expected(shift: float) -> np.ndarray:
+        return expit(factor * log_odds[:, 1] + shift)
+
+    # The numbers of each model are given, not random, which is as good as a common shift of all log-odds.
+    p = expected(brentq(lambda shift: np.mean(expected(shift)) - 0.4, -9, 9))
+    statistic = np.sum((found - p) ** 2 / (p * (1 - p) / repeats))
+    # χ² of 1,000 numbers is 1,000 ± 45.
+    assert (abs(statistic - 1_000) < 4.5 * 45) == right
+
+
+# --- Scaled ----------------------------------------------------------------------------------------------
+
+
+def test_scaled_by_training_draws_alone() -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    assert isinstance(some.x, np.ndarray)
+    data = some.prepared(PLAN)
+    x = np.asarray(data.scaling(some.x[some.training]))
+    np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(x.std(axis=0), 1, rtol=1e-5)
+    held_out = data.held_out()
+    n = len(some.testing)
+    scaled = np.asarray(data.scaling(some.x[some.testing]))
+    np.testing.assert_array_equal(held_out.x.reshape(-1, 4)[:n], scaled)
+    assert np.abs(scaled.mean(axis=0)).max() > 1e-3
+    np.testing.assert_array_equal(held_out.label.ravel()[:n], some.model[some.testing])
+    # The offset is what the shares say of the models, against the first.
+    wanted = np.log([1, 0.6, 0.4])
+    np.testing.assert_allclose(held_out.offset.reshape(-1, 3), np.tile(wanted, (n, 1)), rtol=1e-5)
+
+
+def test_a_baseline_is_part_of_the_offset() -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    data = some.prepared(Plan(Dense(), Logistic(), baseline=True))
+    assert data.baseline is not None
+    assert data.moments is not None
+    held_out = data.held_out()
+    scaled = held_out.x.reshape(-1, 4)
+    wanted = data.baseline(scaled) + np.log([1, 0.6, 0.4])
+    np.testing.assert_allclose(held_out.offset.reshape(-1, 3), wanted, rtol=1e-4, atol=1e-5)
+    # Model 2 lies higher than model 0 in all numbers alike: log K follows their mean.
+    assert np.corrcoef(wanted[:, 2], scaled.mean(axis=1))[0, 1] > 0.9
+    assert some.prepared(PLAN).baseline is None
+
+
+def test_an_asymmetric_loss_is_told_nothing() -> None:
+    loss = Asymmetric(lambda f: jnp.exp(-f / 2), lambda f: jnp.exp(f / 2), lambda f: f)
+    some = Draws.of(sims(shares=(0.6, 0.4)), 0.1, None, 5)
+    assert some.prepared(Plan(Dense(), loss)).held_out().offset is None
+
+
+@pytest.mark.parametrize(("network", "alike"), [(Dense(), False), (DeepSet(), True)])
+def test_places_that_are_alike_are_scaled_alike(network: Any, alike: bool) -> None:
+    some = Draws.of(sims(), 0.1, None, 5)
+    factor = np.asarray(some.prepared(Plan(network, Logistic())).scaling.factor)
+    assert (len(np.unique(factor)) == 1) == alike
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (3, 5, 2)])
+def test_tables_are_scaled_alike_in_rows_and_columns(shape: tuple[int, ...]) -> None:
+    some = Draws.of(sims(shape=shape), 0.1, None, 5)
+    scaling = some.prepared(Plan(Table(), Logistic())).scaling
+    for part in (scaling.shift, scaling.factor):
+        whole = np.broadcast_to(part, shape).reshape(15, -1)
+        np.testing.assert_array_equal(whole, np.tile(whole[0], (15, 1)))
+
+
+def test_large_draws_have_no_moments() -> None:
+    some = Draws.of(sims(shape=(601,)), 0.1, None, 5)
+    assert some.prepared(PLAN).moments is None
+
+
+def test_minibatches_are_of_training_draws() -> None:
+    def flip(rng: np.random.Generator, x: Any) -> Any:
+        return -x
+
+    for augment, sign in ((None, 1), (flip, -1)):
+        some = Draws.of(sims(), 0.1, augment, 5)
+        data = some.prepared(PLAN)
+        assert isinstance(some.x, np.ndarray)
+        source = data.source(en.Recipe(batch=100), 1)
+        assert source.batch == 100
+        assert source.steps == 9
+        seen = np.concatenate([chunk.x.reshape(-1, 4) for chunk in source.epoch(0)])
+        wanted = np.asarray(data.scaling(sign * some.x[some.training]))
+        np.testing.assert_array_equal(np.sort(seen[:, 0]), np.sort(wanted[:, 0]))
+
+
+@pytest.mark.parametrize(
+    ("augment", "error", "message"),
+    [
+        (lambda rng, x: x[:, :3], ValueError, r"augment returned an array of \(3,\).*must keep the shape"),
+        (lambda rng, x: x[:-1], ValueError, "augment returned 4 draws for 5; wanted as many"),
+        (lambda rng, x: None, TypeError, "augment returned None; it must return a batch like x"),
+        (lambda rng, x: x / 0, ValueError, "augment returned NaN or infinity"),
+    ],
+)
+def test_bad_augmentations(augment: Any, error: type[Exception], message: str) -> None:
+    with np.errstate(divide="ignore"), pytest.raises(error, match=message):
+        augmented(augment, np.random.default_rng(1), np.ones((5, 4)))
+
+
+def test_too_few_draws() -> None:
+    with pytest.raises(ValueError, match=r"model 'M2' has 4 draws, too few to keep a fraction of 0\.1"):
+        Draws.of(sims(20), 0.1, None, 1)
