@@ -10,7 +10,7 @@ demo: $(READY)                    ## the paper's 100-dimensional time series, en
 	$(BIN)/python -m evidencenet.demo
 
 test: $(READY)                    ## the whole test suite
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 check: $(READY)                   ## lint, format and types
 	$(BIN)/ruff check .

@@ -1,7 +1,7 @@
 """Which plans are tried for which data, in which order, and what is left alone."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -108,7 +108,7 @@ def test_fewer_waves_of_more_numbers() -> None:
         (Image(), []),
         (lambda x, outputs, key: None, []),
     ],
-    ids=str,
+    ids=lambda value: "own" if callable(value) and not is_dataclass(value) else str(value),
 )
 def test_other_sizes_of_the_same_kind(network: Any, wanted: list[Any]) -> None:
     assert variants(network, 20) == wanted

@@ -71,12 +71,12 @@ def test_coverage_passes(series: Case) -> None:
 def test_coverage_fails_where_log_k_is_wrong(
     series: Case, monkeypatch: pytest.MonkeyPatch, factor: float, constant: float
 ) -> None:
-    right = en.EvidenceNetwork.log_bayes_factor
+    right = en.EvidenceNetwork.table
 
-    def wrong(self: en.EvidenceNetwork, x: Any, *, model: Any = 1, against: Any = 0) -> np.ndarray:
-        return factor * right(self, x, model=model, against=against) + constant * (model - against)
+    def wrong(self: en.EvidenceNetwork, x: Any) -> np.ndarray:
+        return factor * right(self, x) + constant * np.arange(2)
 
-    monkeypatch.setattr(en.EvidenceNetwork, "log_bayes_factor", wrong)
+    monkeypatch.setattr(en.EvidenceNetwork, "table", wrong)
     assert not en.validate(series.net, series.fresh).passed
 
 
@@ -238,7 +238,13 @@ def test_integers_and_one_dimension() -> None:
 def test_a_seed_decides_every_bit(small: Case) -> None:
     def again(seed: int) -> en.EvidenceNetwork:
         return en.train(
-            small.sims, members=2, recipe=en.Recipe(epochs=3), baseline=False, seed=seed, progress=False
+            small.sims,
+            members=2,
+            recipe=en.Recipe(epochs=3),
+            baseline=False,
+            learn_error=False,
+            seed=seed,
+            progress=False,
         )
 
     members = small.net.members(small.fresh.x)

@@ -18,6 +18,8 @@ import pytest
 import evidencenet as en
 from conftest import Case, draws
 from evidencenet import training
+from evidencenet.choice import Plan
+from evidencenet.prepare import Draws
 from evidencenet.trust import score
 
 SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
@@ -183,6 +185,50 @@ def test_members_that_learned_nothing_say_nothing() -> None:
     # By chance one member in forty would beat the shares of the models by two errors: not with this seed.
     np.testing.assert_array_equal(net.gain, 0)
     np.testing.assert_array_equal(net.members(rng.normal(size=(50, 5))), 0)
+
+
+@pytest.mark.parametrize("learnable", [True, False])
+def test_log_odds_of_held_out_draws(small: Case, learnable: bool) -> None:
+    rng = np.random.default_rng(5)
+    model = small.sims.model if learnable else rng.permutation(small.sims.model)
+    some = Draws.of(en.Simulations(small.sims.x, model), 0.1, None, 1)
+    data = some.prepared(Plan(en.networks.Dense(), en.losses.Logistic()))
+    recipe = en.Recipe(epochs=2, batch=100).for_draws(len(some.training))
+    held_out = data.held_out()
+    trained = training.train_ensemble(
+        data.plan.network,
+        1,
+        data.plan.loss,
+        data.source(recipe, 1),
+        held_out,
+        recipe,
+        members=2,
+        seed=1,
+        progress=False,
+    )
+    n = len(some.testing)
+    assert trained.log_odds.shape == (2, held_out.label.size, 2)
+    np.testing.assert_array_equal(trained.gain, float(learnable))
+    # Those of a member that learned nothing are the offset: equal shares.
+    assert np.all(trained.log_odds[:, :n, 1] == 0) != learnable
+    label = some.model[some.testing]
+    sign = np.where(label == 1, 1, -1)
+    wanted = np.logaddexp(0, -sign * (trained.log_odds[:, :n, 1] - trained.log_odds[:, :n, 0]))
+    np.testing.assert_allclose(trained.costs[:, :n], wanted, rtol=1e-6)
+    best = np.nanmin(trained.history.score, axis=1)
+    if learnable:
+        np.testing.assert_allclose(trained.costs[:, :n].mean(axis=1), best, rtol=1e-5)
+        for network, state, odds in zip(*_members(trained), trained.log_odds, strict=True):
+            raw = en.networks.apply(network, state, held_out.x.reshape(-1, 5)[:n])[0]
+            np.testing.assert_allclose(odds[:n, 1] - odds[:n, 0], raw[:, 0], rtol=1e-3, atol=1e-4)
+
+
+def _members(trained: training.Trained) -> tuple[list[Any], list[Any]]:
+    """The networks and states of an ensemble, one by one."""
+    weights, fixed = eqx.partition(trained.networks, eqx.is_inexact_array)
+    rows = range(len(trained.gain))
+    own = [jax.tree.map(lambda leaf, i=i: leaf[i], (weights, trained.states)) for i in rows]
+    return [eqx.combine(part, fixed) for part, _ in own], [state for _, state in own]
 
 
 @pytest.mark.parametrize(("gain", "significant"), [(0.19, False), (0.21, True), (-0.5, False)])

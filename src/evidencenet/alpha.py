@@ -157,7 +157,7 @@ def choose_alpha(
     costs: dict[float, np.ndarray] = {}
     with Progress("choosing alpha", len(powers), enabled=progress) as bar:
         for alpha in powers:
-            net = train(part, loss=loss(alpha=alpha), seed=seed, progress=False, **options)
+            net = train(part, loss=loss(alpha=alpha), learn_error=False, seed=seed, progress=False, **options)
             trial, costs[alpha] = _judged(alpha, net, judges)
             trials.append(trial)
             bar.update(len(trials), alpha=f"{alpha:g}")
