@@ -188,9 +188,9 @@ def off(request: pytest.FixtureRequest) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 def holds(missed: np.ndarray, error: np.ndarray) -> bool:
     """Whether one and two errors hold what they should."""
-    # What one network misses is much the same from draw to draw, so that the fractions scatter by a tenth from
-    # training to training. They are 68% and 95% at best; stated errors are on the large side: six trainings on
-    # these two problems had 68% to 89% within one error, 80% in the mean, and 96% or more within two.
+    # What one network misses is much the same from draw to draw, so that the fractions scatter by a tenth
+    # from training to training. Ideal are 68% and 95%; stated errors are on the large side: six trainings
+    # on these two problems had 68% to 89% within one error, 80% in the mean, and 96% or more within two.
     one, two = (float(np.mean(np.abs(missed) < k * error)) for k in (1, 2))
     return 0.55 < one < 0.9 and two > 0.9
 
