@@ -166,8 +166,8 @@ def test_then_its_settings(network: Any, decay: float) -> None:
     best = replace(FIRST, network=network, baseline=False)
     found = rounds([Dense(), DeepSet(), Spectrum()])[2](best)
     assert found == [
-        replace(best, baseline=True),
         best,
+        replace(best, baseline=True),
         *[replace(best, network=other) for other in variants(network, 20)],
         replace(best, weight_decay=decay),
     ]

@@ -93,7 +93,7 @@ def rounds(
     def settings(plan: Plan) -> list[Plan]:
         if not learned(plan):
             return []
-        again = [plan, *(replace(plan, baseline=base) for base in baselines)]
+        again = [plan, *(replace(plan, baseline=base) for base in baselines if base != plan.baseline)]
         if len(options) == 1:
             return again
         decay = 0.1 if isinstance(plan.network, networks.SHARED_WEIGHTS) else 0.01
