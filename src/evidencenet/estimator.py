@@ -28,10 +28,10 @@ from evidencenet.data import (
 from evidencenet.errors import ErrorModel
 from evidencenet.estimate import Estimate
 from evidencenet.novelty import Novelty
-from evidencenet.recalibration import Recalibration, check_draws, fit
+from evidencenet.recalibration import Recalibration, fit
 from evidencenet.scaling import Scaling
 from evidencenet.several import added, stacked
-from evidencenet.simulations import Simulations
+from evidencenet.simulations import Simulations, check_draws
 from evidencenet.training import History
 from evidencenet.trust import Range, validated_range
 
@@ -262,7 +262,9 @@ class EvidenceNetwork:
         --------
         >>> net = net.recalibrate(simulate([flat, trend], 50_000, seed=4))  # doctest: +SKIP
         """
-        check_draws(sims, self.names)
+        check_draws("recalibrate", sims, self.names)
+        if sims.log_weight is not None:
+            raise ValueError("recalibrate takes draws of equal weight; simulate from the prior they lead to.")
         valid = self.log_valid - self.log_valid[0]
         found = fit(self.table(sims.x).mean(axis=0) - valid, sims.model, seed=seed)
         if not found.helps:

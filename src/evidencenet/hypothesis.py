@@ -11,7 +11,7 @@ from evidencenet.data import index_of, kind_of
 from evidencenet.display import card, frame
 from evidencenet.estimate import Estimate, fraction
 from evidencenet.estimator import EvidenceNetwork
-from evidencenet.simulations import Simulations
+from evidencenet.simulations import Simulations, check_draws
 from evidencenet.trust import rank_p_value
 
 if TYPE_CHECKING:
@@ -286,10 +286,7 @@ def hypothesis_test(
             f"hypothesis_test(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log "
             "Bayes factors from elsewhere use HypothesisTest.of(log_k_null, log_k_alternative)."
         )
-    if not isinstance(sims, Simulations):
-        raise TypeError(f"hypothesis_test takes Simulations, got {kind_of(sims)}; make some with simulate.")
-    if sims.names != net.names:
-        raise ValueError(f"the draws are of {sims.names}, the network compares {net.names}, in this order.")
+    check_draws("hypothesis_test", sims, net.names)
     above, below = index_of(model, net.names), index_of(against, net.names)
     if above == below:
         raise ValueError(f"a model cannot be tested against itself: both are {net.names[above]!r}.")

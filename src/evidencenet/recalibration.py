@@ -9,8 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from evidencenet.data import kind_of
-from evidencenet.simulations import Simulations
 from evidencenet.trust import check_log_odds, error_of_mean, validated_range
 
 Array = NDArray[np.float64]
@@ -127,16 +125,6 @@ def fit(log_k: ArrayLike, labels: ArrayLike, *, seed: int = 0) -> Recalibration:
     other, model = log_k[~first], labels[~first]
     gained = _cost(other, model) - _cost(found(other), model)
     return replace(found, gain=float(gained.mean()), gain_error=error_of_mean(gained, model))
-
-
-def check_draws(sims: Simulations, names: tuple[str, ...]) -> None:
-    """Refuse draws that the log K of a network of these models cannot be recalibrated to."""
-    if not isinstance(sims, Simulations):
-        raise TypeError(f"recalibrate takes Simulations, got {kind_of(sims)}; make some with simulate.")
-    if sims.names != names:
-        raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")
-    if sims.log_weight is not None:
-        raise ValueError("recalibrate takes draws of equal weight; simulate from the prior they lead to.")
 
 
 def _fitted(log_k: Array, labels: NDArray[np.int64]) -> Recalibration:

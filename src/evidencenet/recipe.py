@@ -11,7 +11,7 @@ import optax
 from evidencenet import networks
 
 # Draws that a member sees in all, however few there are, if no number of epochs is named; and the arithmetic
-# that this may take: ten seconds or so on one core.
+# that this may take, bytes moved included: half a minute or so on one core.
 _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
 

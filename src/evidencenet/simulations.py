@@ -16,6 +16,7 @@ from evidencenet.data import (
     as_data,
     index_of,
     join,
+    kind_of,
     layout,
     layout_text,
     map_arrays,
@@ -386,3 +387,11 @@ def _read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
+    """Refuse what are not draws of the models that a network compares."""
+    if not isinstance(sims, Simulations):
+        raise TypeError(f"{caller} takes Simulations, got {kind_of(sims)}; make some with simulate.")
+    if sims.names != names:
+        raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")

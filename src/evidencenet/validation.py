@@ -11,7 +11,7 @@ from evidencenet.coverage import Coverage
 from evidencenet.data import index_of, kind_of
 from evidencenet.display import card, frame, plain
 from evidencenet.estimator import EvidenceNetwork
-from evidencenet.simulations import Simulations
+from evidencenet.simulations import Simulations, check_draws
 from evidencenet.training_checks import agreement, overfitting, training
 from evidencenet.trust import Range, Score, TuringGood, score, turing_good, validated_range
 
@@ -181,10 +181,7 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
             f"validate(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log Bayes "
             "factors from elsewhere use evidencenet.checks.examine(log_k, labels)."
         )
-    if not isinstance(sims, Simulations):
-        raise TypeError(f"validate takes Simulations, got {kind_of(sims)}; make some with simulate.")
-    if sims.names != net.names:
-        raise ValueError(f"the draws are of {sims.names}, the network compares {net.names}, in this order.")
+    check_draws("validate", sims, net.names)
     weighted: tuple[tuple[int, float], ...] = ()
     if sims.log_weight is not None:
         weighted = tuple(zip(sims.counts, map(float, sims.effective_sample_size), strict=True))
