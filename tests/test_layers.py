@@ -131,10 +131,10 @@ def test_waves_are_sines_and_cosines() -> None:
     waves = Waves(2, 4)
     # Periods from 2π/0.5 to 2π/20, in a geometric series, the same for all channels.
     np.testing.assert_allclose(
-        waves.frequency, np.tile([0.5, 0.5 * 40 ** (1 / 3), 20 / 40 ** (1 / 3), 20], (2, 1)), rtol=1e-6
+        waves.frequency, np.tile([0.5, 0.5 * 40 ** (1 / 3), 20 / 40 ** (1 / 3), 20], 2), rtol=1e-6
     )
     x = normal(5, 2)
-    phase = (x[:, :, None] * waves.frequency).reshape(5, 8)
+    phase = (x[:, :, None] * waves.frequency.reshape(2, 4)).reshape(5, 8)
     wanted = np.concatenate([x, np.sin(phase), np.cos(phase)], axis=1)
     np.testing.assert_allclose(waves(jnp.asarray(x)), wanted, atol=1e-5)
 

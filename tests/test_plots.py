@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
-from evidencenet import plots
+from evidencenet import HypothesisTest, extension_plots, plots
 from evidencenet.coverage import Coverage, coverage
 from evidencenet.trust import Range
 
@@ -19,6 +19,7 @@ LABELS = np.repeat([0, 1], 500)
 LOG_K = 2 * (np.random.default_rng(1).normal(size=1000) + 2 * LABELS) - 2
 RECORD = coverage(LOG_K, LABELS)
 RANGE = Range(-1.5, 2.5, (500, 500), 10, empty=False)
+TEST = HypothesisTest.of(LOG_K[LABELS == 0], LOG_K[LABELS == 1])
 CONFIRMED = "confirmed: −1.50 to 2.50"
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -230,6 +231,49 @@ def test_long_names_are_cut_and_stacked():
     frame = axis.get_legend().get_window_extent()
     assert frame.x0 >= 0
     assert frame.x1 <= axis.figure.bbox.width
+
+
+def test_several_observations():
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=[-1.0, 0.5, 2.0], axis=blank()))
+    assert "3 observations" in legend(axis)
+    lines = [found.get_xdata()[0] for found in axis.get_lines()]
+    np.testing.assert_array_equal(lines, [-1.0, 0.5, 2.0])
+    none = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=[], axis=blank()))
+    assert len(none.get_lines()) == 0
+
+
+@pytest.mark.parametrize(("observed", "marker"), [(600.0, ">"), (-np.inf, "<")])
+def test_an_observation_far_out_leaves_the_histograms_visible(observed, marker):
+    near = drawn(plots.log_k_distributions(LOG_K, LABELS, axis=blank())).get_xlim()
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=observed, axis=blank()))
+    assert np.ptp(axis.get_xlim()) < 2.5 * np.ptp(near)
+    vertical, arrow = axis.get_lines()
+    assert arrow.get_marker() == marker
+    assert vertical.get_xdata()[0] == arrow.get_xdata()[0]
+    assert f"observed: {observed:.2f}".replace("-", "−") in legend(axis)
+
+
+def test_every_figure_takes_an_axis_and_returns_it():
+    """So that any of them can be part of a figure of one's own."""
+    calls = {
+        "coverage": lambda axis: plots.coverage(RECORD, axis),
+        "residuals": lambda axis: plots.residuals(RECORD, axis),
+        "log_k": lambda axis: plots.log_k(LOG_K, LOG_K, axis),
+        "log_k_distributions": lambda axis: plots.log_k_distributions(LOG_K, LABELS, axis=axis),
+        "history": lambda axis: plots.history(HISTORY, axis),
+        "roc": lambda axis: extension_plots.roc(TEST, axis),
+    }
+    for call in calls.values():
+        axis = blank()
+        assert call(axis) is axis
+    elsewhere = {"validation", "hypothesis_test", "forecast", "design"}  # several axes, or in their own file
+    public = {
+        name
+        for module in (plots, extension_plots)
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__ and name.islower()
+    }
+    assert {name for name in public if not name.startswith("_")} == set(calls) | elsewhere
 
 
 def test_a_figure_is_made_if_no_axis_is_given():

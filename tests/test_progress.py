@@ -1,7 +1,9 @@
 """The progress display: what is written, when, and that it cleans up."""
 
 import io
+import re
 import sys
+from typing import Any
 
 import pytest
 
@@ -166,3 +168,44 @@ def test_a_dumb_terminal_and_a_forced_pipe_get_lines(monkeypatch: pytest.MonkeyP
 )
 def test_humanise(number: float, text: str) -> None:
     assert humanise(number) == text
+
+
+NOTEBOOK = """
+import time
+from evidencenet.progress import Progress
+with Progress("training", 300) as bar:
+    for done in range(1, 301):
+        time.sleep(0.003)
+        bar.update(done, loss="<b>0.1</b>")
+"""
+
+
+def test_a_notebook_keeps_one_line_of_a_bar() -> None:
+    nbclient = pytest.importorskip("nbclient", reason="no notebooks: nbclient is not installed")
+    pytest.importorskip("ipykernel", reason="no notebooks: ipykernel is not installed")
+    import nbformat
+
+    stopped = "with Progress('halting', 5) as bar:\n    bar.update(2)\n    raise ValueError"
+    cells = [nbformat.v4.new_code_cell(code) for code in (NOTEBOOK, stopped)]
+    seen: list[dict[str, str]] = []
+
+    class Client(nbclient.NotebookClient):  # type: ignore[name-defined]
+        def process_message(self, message: dict[str, Any], *rest: Any) -> Any:
+            if message["msg_type"] in ("display_data", "update_display_data"):
+                seen.append(message["content"]["data"])
+            return super().process_message(message, *rest)
+
+    Client(nbformat.v4.new_notebook(cells=cells), timeout=60, allow_errors=True).execute()
+    ((output,), (halted, error)) = (cell.outputs for cell in cells)
+    assert list(output.data) == ["text/plain"]
+    assert re.fullmatch(
+        r"training: 300 / 300 in \d\.\d s, \d+/s  loss <b>0\.1</b>", output.data["text/plain"]
+    )
+    assert halted.data["text/plain"].startswith("halting: stopped at 2 / 5 in")
+    assert error.output_type == "error"
+    # On the way a bar in HTML, escaped, at most four times a second.
+    bars = [bundle["text/html"] for bundle in seen if "text/html" in bundle]
+    assert 3 <= len(bars) <= 40
+    assert '<progress value="0" max="300"' in bars[0]
+    assert all("<b>" not in bar for bar in bars)
+    assert "&lt;b&gt;0.1" in bars[1]

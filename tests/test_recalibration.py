@@ -190,7 +190,7 @@ def test_a_good_network_comes_back_as_it_was(series: Case) -> None:
         assert all(issubclass(warning.category, UserWarning) for warning in told)
     # By chance one in fifty changes.
     assert same >= 5
-    with pytest.warns(UserWarning, match=r"not kept: fitted to 2,000 draws.*returned as it was"):
+    with pytest.warns(UserWarning, match=r"not kept: fitted to 2,000 draws.*stays as it was"):
         series.net.recalibrate(draws(series.problem, 4_000, seed=20))
 
 

@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from functools import partial
 from xml.etree import ElementTree
 
@@ -100,3 +102,14 @@ def test_settings_are_restored_after_an_error():
     with pytest.raises(RuntimeError, match="drawing failed"):
         inline_svg(fail, (4.0, 3.0), name="a", title="b", text="c")
     assert dict(matplotlib.rcParams) == before
+
+
+def test_pyplot_is_left_alone():
+    code = """
+import sys, numpy as np, evidencenet.report as r
+assert not {"matplotlib", "jinja2"} & set(sys.modules), "imported too early"
+from evidencenet.svg import inline_svg
+inline_svg(lambda axis: axis.plot([1, 2]), (3, 3), name="a", title="b", text="c")
+sys.exit("matplotlib.pyplot" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,6 +5,8 @@ from evidencenet import losses as losses
 from evidencenet import networks as networks
 from evidencenet import problems as problems
 from evidencenet._version import __version__ as __version__
+from evidencenet.absolute import Evidence as Evidence
+from evidencenet.absolute import absolute_evidence as absolute_evidence
 from evidencenet.alpha import choose_alpha as choose_alpha
 from evidencenet.comparison import Comparison as Comparison
 from evidencenet.coverage import coverage as coverage
@@ -14,6 +16,11 @@ from evidencenet.forecast import forecast as forecast
 from evidencenet.hypothesis import HypothesisTest as HypothesisTest
 from evidencenet.hypothesis import hypothesis_test as hypothesis_test
 from evidencenet.models import Model as Model
+from evidencenet.notices import EffectiveSizeWarning as EffectiveSizeWarning
+from evidencenet.notices import EvidenceWarning as EvidenceWarning
+from evidencenet.notices import FailedDrawsWarning as FailedDrawsWarning
+from evidencenet.notices import RecalibrationWarning as RecalibrationWarning
+from evidencenet.notices import TrustWarning as TrustWarning
 from evidencenet.predictive import predictive_test as predictive_test
 from evidencenet.recipe import Recipe as Recipe
 from evidencenet.report import write_report as write_report

@@ -1,13 +1,14 @@
 """`choose_alpha`: the power of the l-POP loss, by the paper's rules and the held-out score."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import log_softmax
 
 from evidencenet import losses, networks
+from evidencenet.display import frame
 from evidencenet.estimator import EvidenceNetwork
 from evidencenet.progress import Progress
 from evidencenet.recipe import Recipe
@@ -15,6 +16,9 @@ from evidencenet.simulations import Simulations
 from evidencenet.train import Augment, train
 from evidencenet.training_checks import excess, spread
 from evidencenet.validation import validate
+
+if TYPE_CHECKING:
+    import pandas
 
 # The default of the paper, which keeps large log K accurate; of equals, the one nearest to it is taken.
 _USUAL = 2.0
@@ -85,6 +89,12 @@ class AlphaChoice:
         if not any(trial.sound for trial in self.table):
             lines.append("None is sound: simulate more, or try another network.")
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row an alpha: its score, coverage and so on, and whether it was taken."""
+        return frame([{**asdict(trial), "taken": trial.alpha == self.alpha} for trial in self.table], "alpha")
 
 
 def choose_alpha(

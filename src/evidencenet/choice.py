@@ -4,12 +4,16 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from evidencenet import losses, networks
+from evidencenet.display import frame
+
+if TYPE_CHECKING:
+    import pandas
 
 # A later plan must be better by this many nats, and by one standard error of the difference.
 _LEAST_GAIN = 2e-4
@@ -92,6 +96,12 @@ class Choice:
             mark = "*" if trial.plan == self.taken else " "
             lines.append(f"{mark} {trial.plan:<{width}}  {trial.score:.5f}  {trial.seconds:5.1f} s")
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row a plan: its score, the seconds it took, and whether it was taken."""
+        return frame([{**asdict(trial), "taken": trial.plan == self.taken} for trial in self.trials], "plan")
 
 
 def choose(

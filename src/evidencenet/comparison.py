@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import softmax
 
 from evidencenet import wording
+from evidencenet.densities import difference, finite
 from evidencenet.display import card, frame, plain
 from evidencenet.trust import Range
 
@@ -82,7 +83,8 @@ class Comparison:
         Posterior probability of each model, shape (K,), under the prior given to `compare`.
     range
         The log K that the held-out draws can vouch for, of each model against the first, a tuple of K − 1;
-        for two models one `Range`. Beyond it, log K is no more than a bound.
+        for two models one `Range`. Beyond it, log K is no more than a bound. It has infinite ends where a
+        known density vouches for log K of any size.
     novelty
         Per model the p-value of the observation's distance from that model's draws, shape (K,): how often a
         draw of the model lies farther out. NaN if it was not computed.
@@ -119,6 +121,8 @@ class Comparison:
             lines.append(fill(line, 110, subsequent_indent=" " * _INDENT, break_long_words=False))
         lines += [fill(f"  Warning: {w}", 110, subsequent_indent="    ") for w in self._other_warnings()]
         return "\n".join(lines)
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return card(self._title(), self._rows(), notes=self._other_warnings())
@@ -198,9 +202,7 @@ class Comparison:
             doubt = "" if self.inside else " (if the network extrapolates well)"
             rows.append(("probabilities", listed + doubt))
             if not ranges[0].empty:
-                rows.append(
-                    ("range", f"natural log K {_ends(ranges[0])} is confirmed by {_draws(ranges[0])}")
-                )
+                rows.append(("range", _confirmed(ranges[0], float(error[1]))))
         else:
             told = zip(self.names[1:], ranges, strict=True)
             rows.append(("confirmed log K", "; ".join(f"{name} {_ends(held)}" for name, held in told)))
@@ -219,13 +221,13 @@ class Comparison:
     def _other_warnings(self) -> list[str]:
         """Return the warnings, but for those about the range, which stand beside log K."""
         log_k, _, ranges = against_first(self)
-        said = _beyond(self.names, log_k, ranges)
+        said = beyond(self.names, log_k, ranges)
         return [warning for warning in self.warnings if warning not in said]
 
 
 def compare(
     names: tuple[str, ...],
-    log_k: np.ndarray,
+    log_p: np.ndarray,
     error: np.ndarray,
     log_prior: np.ndarray,
     ranges: tuple[Range, ...],
@@ -235,11 +237,17 @@ def compare(
     least: float = 0.0,
     recalibrated: int = 0,
 ) -> Comparison:
-    """Put together the answer from log K (K,) against model 0, its error (K,), and log prior (K,).
+    """Put together the answer from log p(x|M) (K,), up to what all share, and the errors of log K (K,).
 
-    `least` is the smallest p-value that the held-out draws can tell.
+    That is log K against model 0, or against any other. `least` is the smallest p-value that the held-out
+    draws can tell.
     """
-    warnings = _beyond(names, log_k, ranges)
+    impossible = np.flatnonzero(np.isneginf(log_p))
+    if len(impossible) == len(names):
+        raise ValueError("the known density of every model is zero for this observation: none can be right.")
+    probabilities = softmax(finite(log_p) + log_prior)
+    log_k = difference(log_p, np.full_like(log_p, log_p[0]))
+    warnings = beyond(names, log_k, ranges)
     # Few draws do not know small p-values; then to lie farther out than all of them is strange enough.
     strange = max(_STRANGE, least if least < _STRANGE_AT_MOST else 0.0)
     if np.all(novelty <= strange):
@@ -247,12 +255,14 @@ def compare(
             f"no model produces data like this (p ≤ {strange:.2g} under each): "
             "the Bayes factor compares wrong models."
         )
+    for k in impossible:
+        warnings.append(f"{names[k]} cannot produce these data: its density is zero.")
     two = len(names) == 2
     return Comparison(
         names,
         float(log_k[1]) if two else log_k,
         float(error[1]) if two else error,
-        softmax(log_k + log_prior),
+        probabilities,
         ranges[0] if two else ranges,
         novelty,
         tuple(warnings),
@@ -268,7 +278,7 @@ def against_first(answer: Comparison) -> tuple[np.ndarray, np.ndarray, tuple[Ran
     return np.array([0.0, float(answer.log_k)]), np.array([0.0, float(answer.error)]), (answer.range,)
 
 
-def _beyond(names: tuple[str, ...], log_k: np.ndarray, ranges: tuple[Range, ...]) -> list[str]:
+def beyond(names: tuple[str, ...], log_k: np.ndarray, ranges: tuple[Range, ...]) -> list[str]:
     """Say of each log K outside its range what is confirmed of it."""
     return [
         f"{name} against {names[0]}: log K {log_k_text(value, float('nan'), held)}."
@@ -280,7 +290,7 @@ def _beyond(names: tuple[str, ...], log_k: np.ndarray, ranges: tuple[Range, ...]
 def log_k_text(log_k: float, error: float, held: Range, *, unit: float = 1.0) -> str:
     """Write a log K with its error, or as the bound that is confirmed of it, in units of `unit` nats."""
     if held.contains(log_k):
-        return wording.with_error(log_k / unit, error / unit)
+        return _with_error(log_k / unit, error / unit)
     says = f"the network says {log_k / unit:.3g}"
     if held.empty:
         return f"not confirmed: the models overlap too little among {_draws(held)} ({says})"
@@ -291,8 +301,8 @@ def log_k_text(log_k: float, error: float, held: Range, *, unit: float = 1.0) ->
 def _of_pair(log_k: float, error: float, held: Range) -> list[tuple[str, str]]:
     """Write the log K of two models, natural and to base 10."""
     if held.contains(log_k):
-        ten = wording.with_error(log_k / _LN10, error / _LN10)
-        return [("log K", f"{wording.with_error(log_k, error)} (natural log; log10 K {ten})")]
+        ten = _with_error(log_k / _LN10, error / _LN10)
+        return [("log K", f"{_with_error(log_k, error)} (natural log; log10 K {ten})")]
     rows = [("log K", log_k_text(log_k, error, held))]
     if not held.empty:
         end = wording.bound(held.confirmed(log_k) / _LN10, above=log_k > held.high, decimals=2)
@@ -300,8 +310,23 @@ def _of_pair(log_k: float, error: float, held: Range) -> list[tuple[str, str]]:
     return rows
 
 
+def _with_error(log_k: float, error: float) -> str:
+    return f"{log_k:.6g}, exact" if error == 0 else wording.with_error(log_k, error)
+
+
 def _ends(held: Range) -> str:
+    if held.unlimited:
+        return "any"
     return "none" if held.empty else f"from {held.low:.2f} to {held.high:.2f}"
+
+
+def _confirmed(held: Range, error: float) -> str:
+    """Say what vouches for a log K of two models, in a range that is not empty."""
+    if not held.unlimited:
+        return f"natural log K {_ends(held)} is confirmed by {_draws(held)}"
+    if error == 0:
+        return "none is needed: both densities are known"
+    return "log K of any size is confirmed here: one density is known, the other learned against a reference"
 
 
 def _draws(held: Range) -> str:

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, expit, gammainc, gammaincc, logit
 
+from evidencenet.display import by_row, frame
+
 if TYPE_CHECKING:
+    import pandas
     from matplotlib.axes import Axes
 
 Array = NDArray[np.float64]
@@ -100,6 +103,15 @@ class Coverage:
                 f"{self.observed[i]:>11.4g}{interval:>21}{self.residual[i]:>10.2f}"
             )
         return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row a bin: its edges, draws, predicted and observed fraction, interval and residual."""
+        names = ("count", "predicted", "observed", "low", "high", "expected_std", "residual")
+        columns = {name: getattr(self, name) for name in names}
+        left, right = self.edges.T
+        return frame(by_row({"bin": range(len(left)), "from": left, "to": right} | columns), "bin")
 
     def plot(self, axis: "Axes | None" = None) -> "Axes":
         """Draw observed fraction against predicted probability; see `evidencenet.plots.coverage`."""

@@ -7,10 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evidencenet import plots, problems
-from evidencenet.estimator import EvidenceNetwork
-from evidencenet.simulate import simulate
-from evidencenet.train import train
-from evidencenet.validation import Validation, validate
+from evidencenet.rehearsal import Rehearsal, rehearse
 
 
 def main(
@@ -49,29 +46,26 @@ def main(
         f"amplitudes. Model 1, {growth!r}: the same, and a linear growth. Which one made the data?\n"
         f"The network learns from {draws:,} simulated series, without likelihood or parameters.\n"
     )
-    sims = simulate(problem.models, draws, seed=seed, progress=progress)
-    net = train(sims, augment=problem.augment, seed=seed, progress=progress)
-    fresh = simulate(problem.models, min(draws, 100_000), seed=seed + 1, progress=False)
-    check = validate(net, fresh)
-    print(f"{net.choice}\n\n{check}\n")
+    found = rehearse(problem, draws, seed=seed, progress=progress)
+    net = found.net
+    print(f"{net.choice}\n\n{found.check}\n")
 
     observed = problem.models[1].draw(np.random.default_rng(seed), 1)[0]
     exact = float(problem.log_bayes_factor(observed)[0])
     answer = net.compare(observed)
     print(f"One series with growth, as if observed:\n{answer}\n  exact log K     {exact:.3f}\n")
 
-    error = net.log_bayes_factor(fresh.x) - problem.log_bayes_factor(fresh.x)
-    rmse = float(np.sqrt(np.mean(error**2)) / np.log(10))
-    _draw(net, check, problem.log_bayes_factor(fresh.x), Path(folder))
+    rmse = found.rmse / float(np.log(10))
+    _draw(found, Path(folder))
     print(
-        f"Over {len(fresh):,} fresh series the estimate of log10 K is off by {rmse:.4f} (root mean square;\n"
-        f"the paper's figure for 100 numbers and a million draws: 0.017).\n"
+        f"Over {len(found.fresh):,} fresh series the estimate of log10 K is off by {rmse:.4f}\n"
+        f"(root mean square; the paper's figure for 100 numbers and a million draws: 0.017).\n"
         f"Figures and the network are in {folder}/. All this took {time.perf_counter() - start:.0f} s."
     )
     return rmse
 
 
-def _draw(net: EvidenceNetwork, check: Validation, exact: np.ndarray, folder: Path) -> None:
+def _draw(found: Rehearsal, folder: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -79,12 +73,12 @@ def _draw(net: EvidenceNetwork, check: Validation, exact: np.ndarray, folder: Pa
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     left, middle, right = figure.subplots(1, 3)
-    shown = slice(None, None, max(1, len(exact) // 5000))
-    plots.log_k(check.log_k[shown, 1], exact[shown], axis=left)
-    plots.coverage(check.coverage, axis=middle)
-    plots.residuals(check.coverage, axis=right)
+    shown = slice(None, None, max(1, len(found.exact) // 5000))
+    plots.log_k(found.check.log_k[shown, 1], found.exact[shown, 1], axis=left)
+    plots.coverage(found.check.coverage, axis=middle)
+    plots.residuals(found.check.coverage, axis=right)
     figure.savefig(folder / "time_series.png", dpi=150)
-    net.save(folder / "time_series.evnet")
+    found.net.save(folder / "time_series.evnet")
 
 
 if __name__ == "__main__":

@@ -2,10 +2,13 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from evidencenet.data import layout, layout_text, map_arrays
 
 if TYPE_CHECKING:
     import pandas
@@ -50,6 +53,78 @@ def card(title: str, rows: Sequence[tuple[str, str]], *, notes: Sequence[str] = 
     return "\n".join([*lines, "</div>"])
 
 
+def model_card(model: Any) -> str:
+    """Return a `Model` as HTML."""
+    rows = [("simulate", _named(model.simulate))]
+    rows += [("prior", _named(model.prior))] if model.prior is not None else []
+    how = {
+        "batch": "many draws in a call",
+        "one": "one draw in a call",
+        "jax": "one draw in a call, compiled",
+    }
+    return card(f"Model {model.name}", [*rows, ("kind", f"{model.kind}: {how[model.kind]}")])
+
+
+def simulations_card(sims: Any) -> str:
+    """Return `Simulations` as HTML: one row a model."""
+    rows = []
+    for k, name in enumerate(sims.names):
+        text = f"{sims.counts[k]:,} draws"
+        if sims.failed[k]:
+            text += f", and {sims.failed[k]:,} that failed ({1 - sims.valid_fraction[k]:.2g} of all)"
+        if sims.log_weight is not None:
+            text += f", worth {sims.effective_sample_size[k]:,.0f} of equal weight"
+        rows.append((name, text))
+    kept = () if sims.parameters is None else (("parameters", "kept"),)
+    data = ("data", layout_text(layout(sims.x)))
+    return card(f"{len(sims):,} draws of {len(sims.names)} models", [*rows, data, *kept])
+
+
+def network_card(net: Any) -> str:
+    """Return an `EvidenceNetwork` as HTML: what it compares, how it was trained, and how far it reaches."""
+    example = layout(map_arrays(lambda array: array[None], net.example))
+    rows = [("data", layout_text(example))]
+    if net.densities is not None:
+        rows.append(("known densities", known_densities(net)))
+    if net.networks is not None:
+        rows += _trained(net)
+    for name, held in zip(net.names[1:], net.ranges, strict=True):
+        ends = "none" if held.empty else f"{held.low:.2f} to {held.high:.2f} (natural log)"
+        pair = f" of {name} against {net.names[0]}" if len(net.names) > 2 else ""
+        rows.append(("confirmed log K", ends + pair))
+    if net.recalibration:
+        rows.append(("recalibrated", f"on {net.recalibration[-1].draws:,} draws"))
+    several = f"{len(net.names)} models: {', '.join(net.names)}"
+    compared = " against ".join(reversed(net.names)) if len(net.names) == 2 else several
+    return card(f"Evidence network, {compared}", rows)
+
+
+def _trained(net: Any) -> list[tuple[str, str]]:
+    idle, start = int(np.sum(net.gain == 0)), "nothing" if net.baseline is None else "the baseline alone"
+    score = np.nanmin(net.history.score, axis=1).mean()
+    return [
+        ("members", f"{len(net.gain)}" + (f", {idle} of which know {start}" if idle else "")),
+        ("network", _named(net.architecture)),
+        ("loss", _named(net.loss)),
+        ("baseline", "none" if net.baseline is None else "Gaussians fitted to the draws of each model"),
+        ("trained on", f"{net.history.draws:,} draws"),
+        ("held-out score", f"{score:.4f} nats on {len(net.held_out.label):,} draws (lower is better)"),
+    ]
+
+
+def known_densities(net: Any) -> str:
+    """Name the models whose densities were given."""
+    return ", ".join(name for name, known in zip(net.names, net.densities.known, strict=True) if known)
+
+
+def _named(thing: Any) -> str:
+    """Name a function or an object: no address in memory, which says nothing."""
+    name = getattr(thing, "__name__", None)
+    if name == "<lambda>":
+        return "a lambda"
+    return name if name is not None else repr(thing) if is_dataclass(thing) else type(thing).__name__
+
+
 def plain(value: Any) -> Any:
     """Return arrays and numbers as JSON knows them: lists, floats, None for NaN and infinity.
 
@@ -67,6 +142,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
+
+
+def by_row(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Turn columns of equal length into rows.
+
+    Examples
+    --------
+    >>> by_row({"a": [1, 2], "b": [3, 4]})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]
+    """
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def frame(rows: Sequence[Mapping[str, Any]], index: str) -> "pandas.DataFrame":

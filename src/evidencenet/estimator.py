@@ -14,37 +14,24 @@ from evidencenet import forward, losses, networks
 from evidencenet.baseline import Baseline
 from evidencenet.choice import Choice
 from evidencenet.comparison import Comparison, Lead, compare
-from evidencenet.data import (
-    Data,
-    arrays_of,
-    as_data,
-    finite_rows,
-    index_of,
-    layout,
-    layout_text,
-    map_arrays,
-    with_draws,
-)
+from evidencenet.data import Data, arrays_of, index_of, layout, layout_text, map_arrays
+from evidencenet.densities import Densities, difference, finite
+from evidencenet.display import network_card
 from evidencenet.errors import ErrorModel
 from evidencenet.estimate import Estimate
+from evidencenet.held_out import HeldOut
+from evidencenet.notices import RecalibrationWarning
 from evidencenet.novelty import Novelty
+from evidencenet.observations import checked, log_prior
 from evidencenet.recalibration import Recalibration, fit
 from evidencenet.scaling import Scaling
 from evidencenet.several import added, stacked
 from evidencenet.simulations import Simulations, check_draws
 from evidencenet.training import History
-from evidencenet.trust import Range, validated_range
+from evidencenet.trust import Range
 
 # In standard deviations: far beyond any draw, and short of where single precision overflows.
 _FARTHEST = 1e6
-
-
-@dataclass(frozen=True, eq=False)
-class HeldOut:
-    """Log K of held-out draws against model 0, (n, K), as the network sees them, and their models (n,)."""
-
-    log_k: np.ndarray
-    label: np.ndarray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -73,6 +60,8 @@ class EvidenceNetwork:
     errors
         How the error of log K was found to depend on log K and its jackknife error; None in files written
         before there was one.
+    densities
+        The known densities, if there are any, and a reference that the others were learned against.
     """
 
     names: tuple[str, ...]
@@ -93,6 +82,8 @@ class EvidenceNetwork:
     choice: Choice | None = None
     recalibration: tuple[Recalibration, ...] = ()
     errors: ErrorModel | None = None
+    densities: Densities | None = None
+    _repr_html_ = network_card
 
     def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Natural log of p(x|model)/p(x|against), the mean over members.
@@ -114,12 +105,34 @@ class EvidenceNetwork:
     def members(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Log Bayes factor by each member of the ensemble, shape (members, n)."""
         above, below = index_of(model, self.names), index_of(against, self.names)
-        log_k = self.table(x)
-        return log_k[:, :, above] - log_k[:, :, below]
+        data = checked(x, self.example)
+        log_p = self._log_p(data, self._mended(self._raw(data))[0])
+        return difference(log_p[:, :, above], log_p[:, :, below])
 
     def table(self, x: Any) -> np.ndarray:
-        """Log Bayes factor of each model against the first, by each member, shape (members, n, K)."""
-        return self._mended(self._raw(self._checked(x)))[0]
+        """Log Bayes factor of each model against the first, by each member, shape (members, n, K).
+
+        It is finite: a model whose known density is zero counts as a million nats worse than the best.
+        """
+        data = checked(x, self.example)
+        log_p = finite(self._log_p(data, self._mended(self._raw(data))[0]))
+        return log_p - log_p[:, :, :1]
+
+    def inside(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
+        """Say of each observation whether held-out draws can vouch for its `log_bayes_factor`, shape (n,).
+
+        They can within the range of log K in which enough of them lie. If the density of one model is known,
+        they also can, whatever log K is, where the log K of the other against the reference is in its own
+        such range, and the observation is not farther out than all draws of these two. If both densities are
+        known, log K is exact.
+        """
+        above, below = index_of(model, self.names), index_of(against, self.names)
+        data = checked(x, self.example)
+        learned = self._mended(self._raw(data))[0]
+        log_p = self._log_p(data, learned)
+        log_k = difference(log_p[:, :, above], log_p[:, :, below]).mean(axis=0)
+        held = self.held_out.range(above, below).contains(log_k)
+        return held | self._known(data, learned, above, below)
 
     def error(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Return the standard error of `log_bayes_factor`, shape (n,).
@@ -129,7 +142,7 @@ class EvidenceNetwork:
         varies from x to x follows the `jackknife`, as far as that tells.
         """
         above, below = index_of(model, self.names), index_of(against, self.names)
-        data = self._checked(x)
+        data = checked(x, self.example)
         raw = self._raw(data)
         return self._error(data, raw, self._mended(raw)[1], above, below)
 
@@ -139,10 +152,8 @@ class EvidenceNetwork:
         The paper's error: over the members, and over parts of the training draws for the Gaussian baseline,
         if there is one. It does not hold what all members share.
         """
-        above, below = index_of(model, self.names), index_of(against, self.names)
-        data = self._checked(x)
-        raw = self._raw(data)
-        return self._mended(raw)[1] * self._jackknife(data, raw, above, below)
+        bare = replace(self, errors=None, log_valid_error=np.zeros(len(self.names)))
+        return bare.error(x, model=model, against=against)
 
     def probabilities(self, x: Any, prior: ArrayLike | None = None) -> np.ndarray:
         """Posterior probability of each model, shape (n, K).
@@ -155,8 +166,7 @@ class EvidenceNetwork:
             Prior probability of each model, shape (K,); normalised. Equal by default, whatever the shares of
             the models in training.
         """
-        log_prior = self._log_prior(prior)
-        return softmax(self.table(x).mean(axis=0) + log_prior, axis=1)
+        return softmax(self.table(x).mean(axis=0) + log_prior(prior, self.names), axis=1)
 
     def compare(self, x: Any, prior: ArrayLike | None = None) -> Comparison:
         """Answer for one observation: log K with its error, probabilities, and warnings.
@@ -173,31 +183,37 @@ class EvidenceNetwork:
         >>> answer = net.compare(x_observed)  # doctest: +SKIP
         >>> print(answer)                     # doctest: +SKIP
         """
-        log_prior = self._log_prior(prior)
-        data = self._checked(x)
-        n = len(next(iter(data.values())) if isinstance(data, dict) else data)
-        if n != 1:
+        weights = log_prior(prior, self.names)
+        data = checked(x, self.example)
+        if (n := len(arrays_of(data)[0])) != 1:
             raise ValueError(
                 f"compare answers for one observation, got {n}. Independent observations share parameters: "
                 "simulate them together as one x. For many separate answers use log_bayes_factor."
             )
         raw = self._raw(data)
-        table, slope = self._mended(raw)
-        log_k = table[:, 0].mean(axis=0)
+        learned, slope = self._mended(raw)
+        log_p = self._log_p(data, learned)[:, 0].mean(axis=0)
 
         def error(above: int, below: int) -> float:
             return float(self._error(data, raw, slope, above, below)[0])
 
-        best, other = (int(k) for k in np.argsort(-log_k, kind="stable")[:2])
-        size = float(log_k[best] - log_k[other])
+        def held(above: int, below: int) -> Range:
+            """Return the range of a pair; without limits where a known density vouches for any log K."""
+            found = self.held_out.range(above, below)
+            if not self._known(data, learned, above, below)[0]:
+                return found
+            return replace(found, low=-np.inf, high=np.inf, least=0, empty=False)
+
+        best, other = (int(k) for k in np.argsort(-log_p, kind="stable")[:2])
+        size, models = float(difference(log_p[best], log_p[other])), range(len(self.names))
         return compare(
             self.names,
-            log_k,
-            np.array([error(k, 0) for k in range(len(self.names))]),
-            log_prior,
-            self.ranges,
-            self._strange(data)[0],
-            Lead(best, other, size, error(best, other), self._range(best, other)),
+            log_p,
+            np.array([error(k, 0) for k in models]),
+            weights,
+            tuple(held(k, 0) for k in models[1:]),
+            self._strange(data)[0, -len(self.names) :],
+            Lead(best, other, size, error(best, other), held(best, other)),
             least=0.0 if self.novelty is None else self.novelty.least,
             recalibrated=self.recalibration[-1].draws if self.recalibration else 0,
         )
@@ -208,7 +224,7 @@ class EvidenceNetwork:
         Small for all models: none of them produces such data, and the Bayes factor compares wrong models.
         See `evidencenet.novelty`. NaN for networks of old files, if the data have many numbers.
         """
-        return self._strange(self._checked(x))
+        return self._strange(checked(x, self.example))[:, -len(self.names) :]
 
     def combine(
         self, x: Any, *, independent: bool = False, model: int | str = 1, against: int | str = 0
@@ -265,10 +281,15 @@ class EvidenceNetwork:
         check_draws("recalibrate", sims, self.names)
         if sims.log_weight is not None:
             raise ValueError("recalibrate takes draws of equal weight; simulate from the prior they lead to.")
+        if self.densities is not None:
+            raise ValueError(
+                "recalibrate changes log K as a whole, of which known densities are a part that is right. "
+                "Simulate more, or train without log_density."
+            )
         valid = self.log_valid - self.log_valid[0]
         found = fit(self.table(sims.x).mean(axis=0) - valid, sims.model, seed=seed)
         if not found.helps:
-            warnings.warn(f"{found.refusal} The network is returned as it was.", stacklevel=2)
+            warnings.warn(f"{found.refusal} The network stays as it was.", RecalibrationWarning, stacklevel=2)
             return self
         log_k = (found(self.held_out.log_k - valid) + valid).astype(np.float32)
         held_out = HeldOut(log_k, self.held_out.label)
@@ -277,12 +298,7 @@ class EvidenceNetwork:
     @cached_property
     def ranges(self) -> tuple[Range, ...]:
         """The log K of each further model against model 0 that the held-out draws can vouch for."""
-        return tuple(self._range(k, 0) for k in range(1, len(self.names)))
-
-    def _range(self, above: int, below: int) -> Range:
-        held = self.held_out
-        pair = (held.label == above) | (held.label == below)
-        return validated_range(held.log_k[pair, above] - held.log_k[pair, below], held.label[pair] == above)
+        return tuple(self.held_out.range(k, 0) for k in range(1, len(self.names)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network to one file (safetensors with a JSON header); read it with `load`."""
@@ -293,32 +309,11 @@ class EvidenceNetwork:
     def __repr__(self) -> str:
         score = np.nanmin(self.history.score, axis=1).mean()
         mended = f"; recalibrated on {self.recalibration[-1].draws:,} draws" if self.recalibration else ""
+        data = layout_text(layout(map_arrays(lambda array: array[None], self.example)))
         return (
             f"EvidenceNetwork: {' against '.join(reversed(self.names))}, {len(self.gain)} members, "
-            f"for {layout_text(self._layout)}; held-out score {score:.4f} nats{mended}"
+            f"for {data}; held-out score {score:.4f} nats{mended}"
         )
-
-    @property
-    def _layout(self) -> dict[str, str]:
-        return layout(map_arrays(lambda array: array[None], self.example))
-
-    def _checked(self, x: Any) -> Data:
-        """Observations as a batch, or an error that says what is wrong with them."""
-        data = as_data(with_draws(x, self.example))
-        if layout(data) != self._layout:
-            raise ValueError(
-                f"x is {layout_text(layout(data))}; this network was trained on {layout_text(self._layout)}. "
-                "Give observations in the form of the simulated data."
-            )
-        for key, array in data.items() if isinstance(data, dict) else [("", data)]:
-            finite = finite_rows(array)
-            if not finite.all():
-                raise ValueError(
-                    f"x{f'[{key!r}]' if key else ''} holds NaN or infinity in {(~finite).sum()} of "
-                    f"{len(array)} observations, first in number {int(np.argmin(finite))}: its Bayes factor "
-                    "is not defined. If data can be missing, simulate that too and pass a mask."
-                )
-        return data
 
     def _scaled(self, data: Data) -> Data:
         """Scaled observations, none so far out that its log K would overflow."""
@@ -327,6 +322,7 @@ class EvidenceNetwork:
         return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
 
     def _strange(self, data: Data) -> np.ndarray:
+        """How often draws of each class lie farther out, (n, classes)."""
         scaled = self._scaled(data)
         if self.novelty is None:
             return np.full((len(arrays_of(scaled)[0]), len(self.names)), np.nan)
@@ -335,57 +331,70 @@ class EvidenceNetwork:
         return self.novelty.p_value(scaled, forward.hidden(self.networks, self.states, self.gain, scaled))
 
     def _raw(self, data: Data) -> np.ndarray:
-        """Log p(x|M_k)/p(x|M_0) by each member, as trained, for draws that do not fail, (members, n, K)."""
+        """Log K of the classes against the first by each member, as trained, (members, n, classes).
+
+        The classes are the models, after a reference if there is one; chances to fail are not in it.
+        """
+        if self.networks is None:
+            return np.zeros((len(self.gain), len(arrays_of(data)[0]), len(self.names)))
         scaled = self._scaled(data)
-        log_odds = forward.log_odds(self.networks, self.states, self.gain, self.loss, scaled)
-        log_odds = log_odds.astype(np.float64)
+        log_odds = forward.log_odds(self.networks, self.states, self.gain, self.loss, scaled).astype(float)
         if self.baseline is not None:
             log_odds += self.baseline(scaled)
-        elif not self._knows_prior:
-            log_odds -= self.log_prior - self.log_prior[0]
+        elif isinstance(self.loss, losses.Asymmetric):
+            # Others learned log K itself, with the training fractions given beforehand.
+            shares = self.log_prior if self.densities is None else self.densities.log_shares
+            log_odds -= shares - shares[0]
         return log_odds
 
     def _mended(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Recalibrate, and add the chance to fail; also return by what errors grow, (n,)."""
+        """Recalibrate; also return by what errors grow, (n,)."""
         log_k, slope = raw, np.ones(raw.shape[1])
         for step in self.recalibration:
             slope = slope * step.slope_at(log_k.mean(axis=0))
             log_k = step.members(log_k)
-        return log_k + (self.log_valid - self.log_valid[0]), slope
+        return log_k, slope
+
+    def _log_p(self, data: Data, learned: np.ndarray) -> np.ndarray:
+        """Log p(x, valid|model), but for what all models share if no density is known, (members, n, K)."""
+        log_p = learned if self.densities is None else self.densities.log_p(learned, data)
+        return log_p + self.log_valid
+
+    def _known(self, data: Data, learned: np.ndarray, above: int, below: int) -> np.ndarray:
+        """Say whether log K is vouched for whatever its size, (n,), because densities are known."""
+        if self.densities is None:
+            return np.zeros(learned.shape[1], dtype=bool)
+        near = self._strange(data) > (1.0 if self.novelty is None else self.novelty.least)
+        return self.densities.vouch(above, below, learned.mean(axis=0), data, near)
 
     def _error(self, data: Data, raw: np.ndarray, slope: np.ndarray, above: int, below: int) -> np.ndarray:
-        """Error (n,) of one pair's mean over members, of log K (members, n, K) as trained."""
+        """Error (n,) of one pair's mean over members, of log K (members, n, classes) as trained."""
         if above == below:
             return np.zeros(raw.shape[1])
-        error = self._jackknife(data, raw, above, below)
-        if self.errors is not None:
-            # Either way round, the error is that of the later model against the earlier.
-            later, earlier = max(above, below), min(above, below)
-            error = self.errors((raw[:, :, later] - raw[:, :, earlier]).mean(axis=0), error)
-        failed = np.hypot(self.log_valid_error[above], self.log_valid_error[below])
-        return np.hypot(slope * error, failed)
+        if self.densities is None:
+            error = slope * self._learned_error(data, raw, above, below)
+        else:
 
-    def _jackknife(self, data: Data, log_k: np.ndarray, above: int, below: int) -> np.ndarray:
-        if len(log_k) < 2:
-            return np.full(log_k.shape[1], np.nan)
+            def squared(first: int, second: int) -> np.ndarray:
+                return np.square(self._learned_error(data, raw, first, second))
+
+            error = np.sqrt(self.densities.variance(above, below, raw.mean(axis=0), data, squared))
+        return np.hypot(error, np.hypot(self.log_valid_error[above], self.log_valid_error[below]))
+
+    def _learned_error(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
+        """Error (n,) of what was learned of two classes."""
+        error = self._jackknife(data, raw, above, below)
+        if self.errors is None:
+            return error
+        # Either way round, the error is that of the later model against the earlier.
+        later, earlier = max(above, below), min(above, below)
+        return self.errors((raw[:, :, later] - raw[:, :, earlier]).mean(axis=0), error)
+
+    def _jackknife(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
+        if len(raw) < 2:
+            return np.full(raw.shape[1], np.nan)
         # Leaving out one member at a time gives just the error of a mean.
-        variance = (log_k[:, :, above] - log_k[:, :, below]).var(axis=0, ddof=1) / len(log_k)
+        variance = (raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw)
         if self.baseline is not None:
             variance += self.baseline.variance(self._scaled(data), above, below)
         return np.sqrt(variance)
-
-    @property
-    def _knows_prior(self) -> bool:
-        """Whether the networks learned log K itself, with the training fractions given beforehand."""
-        return not isinstance(self.loss, losses.Asymmetric)
-
-    def _log_prior(self, prior: ArrayLike | None) -> np.ndarray:
-        if prior is None:
-            return np.zeros(len(self.names))
-        given = np.asarray(prior, dtype=np.float64)
-        if given.shape != (len(self.names),) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
-            raise ValueError(
-                f"prior = {prior}; wanted one probability for each of {', '.join(self.names)}, 0 or more."
-            )
-        with np.errstate(divide="ignore"):
-            return np.log(given / given.sum())

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evidencenet.data import index_of, kind_of
-from evidencenet.display import card, frame
+from evidencenet.display import by_row, card, frame
 from evidencenet.estimate import Estimate, fraction
 from evidencenet.estimator import EvidenceNetwork
 from evidencenet.simulations import Simulations, check_draws
@@ -197,9 +197,7 @@ class HypothesisTest:
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return the points of `roc`, by size: threshold, power, and its error."""
-        columns = vars(self.roc())
-        rows = zip(*columns.values(), strict=True)
-        return frame([dict(zip(columns, row, strict=True)) for row in rows], "size")
+        return frame(by_row(vars(self.roc())), "size")
 
     def plot(self, axes: Any = None, *, observed: float | None = None) -> Any:
         """Draw log K under each model, with that observed, and the ROC, on two axes; returns them."""

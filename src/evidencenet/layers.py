@@ -114,11 +114,12 @@ class Waves(eqx.Module):
 
     def __init__(self, channels: int, number: int) -> None:
         first = np.geomspace(*_FREQUENCIES, number).astype(np.float32)
-        self.frequency = np.tile(first, (channels, 1))
+        # One vector for all channels, since matrices are subject to weight decay.
+        self.frequency = np.tile(first, channels)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Give (..., C · (1 + 2 · number))."""
-        phase = (x[..., None] * self.frequency).reshape(*x.shape[:-1], -1)
+        phase = jnp.repeat(x, self.frequency.size // x.shape[-1], axis=-1) * self.frequency
         return jnp.concatenate([x, jnp.sin(phase), jnp.cos(phase)], axis=-1)
 
 

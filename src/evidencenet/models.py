@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import numpy as np
 
 from evidencenet.data import Data, Parameters, arrays_of, as_data, kind_of, map_arrays, plain_array
+from evidencenet.display import model_card
 
 if TYPE_CHECKING:
     import jax
@@ -48,6 +49,11 @@ class Model:
 
         A draw is an array of any fixed shape, or a dict of such arrays; a batch has n of them along its
         first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key.
+    log_density
+        If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
+        every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it, and
+        does not learn it. It is the density of data that exist: if draws can fail, it integrates to 1 over
+        those that do not, and the chance to fail is accounted for as in other models.
 
     Examples
     --------
@@ -67,6 +73,7 @@ class Model:
     simulate: Callable[..., Any] | None = None
     prior: Callable[..., Any] | None = field(default=None, kw_only=True)
     kind: Kind = field(default="batch", kw_only=True)
+    log_density: Callable[[Any], Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -81,10 +88,18 @@ class Model:
             raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
         if self.prior is not None and not callable(self.prior):
             raise TypeError(f"model {self.name!r}: prior must be a function or None, got {self.prior!r}")
+        if self.log_density is not None and not callable(self.log_density):
+            raise TypeError(
+                f"model {self.name!r}: log_density must be a function of a batch of data, or None, got "
+                f"{self.log_density!r}"
+            )
 
     def __repr__(self) -> str:
-        prior = "" if self.prior is None else f", prior={_name(self.prior)}"
-        return f"Model({self.name!r}, simulate={_name(self.simulate)}{prior}, kind={self.kind!r})"
+        options = {"prior": self.prior, "log_density": self.log_density}
+        given = "".join(f", {key}={_name(value)}" for key, value in options.items() if value is not None)
+        return f"Model({self.name!r}, simulate={_name(self.simulate)}{given}, kind={self.kind!r})"
+
+    _repr_html_ = model_card
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Data, Parameters | None]:
         """Draw n data sets and their parameters.

@@ -221,7 +221,7 @@ def log_k_distributions(
     log_k: ArrayLike,
     labels: ArrayLike,
     names: Sequence[str] | None = None,
-    observed: float | None = None,
+    observed: ArrayLike | None = None,
     axis: "Axes | None" = None,
     *,
     model: int = 1,
@@ -239,7 +239,7 @@ def log_k_distributions(
     names
         Names of the two models, as they are: a dollar sign starts no mathematics.
     observed
-        Natural log K of an observation, drawn as a vertical line.
+        Natural log K of an observation, or of several, drawn as vertical lines.
     axis
         Matplotlib axis to draw on; a new figure if None.
     model
@@ -278,9 +278,11 @@ def log_k_distributions(
         handles.append((fill, line))
     texts = [f"drawn from {name}" for name in symbols]
     sign = symbol(base10)
-    if observed is not None:
-        texts.append(f"observed: {observed / unit:.2f}".replace("-", "−"))
-        handles.append(axis.axvline(observed / unit, color=BLACK, linewidth=1.6, label=texts[-1]))
+    if observed is not None and np.size(observed) > 0:
+        lines = np.ravel(np.asarray(observed, dtype=np.float64)) / unit
+        single = f"observed: {lines[0]:.2f}".replace("-", "−")
+        texts.append(single if len(lines) == 1 else f"{len(lines)} observations")
+        handles.append(_observations(axis, lines, edges, texts[-1]))
     if confirmed is not None and not confirmed.empty:
         low, high = confirmed.low / unit, confirmed.high / unit
         texts.append(f"confirmed: {low:.2f} to {high:.2f}".replace("-", "−"))
@@ -288,6 +290,18 @@ def log_k_distributions(
     axis.set(xlabel=f"{sign},  {ratio(model)}", ylabel=f"density in {sign}")
     legend(axis, handles, texts)
     return axis
+
+
+def _observations(axis: "Axes", lines: NDArray[np.float64], edges: NDArray[np.float64], text: str) -> Any:
+    """Draw vertical lines; those far beyond the histogram as arrows at its edge, or nothing else is seen."""
+    span = edges[-1] - edges[0]
+    low, high = edges[0] - span, edges[-1] + span
+    style: dict[str, Any] = {"color": BLACK, "linewidth": 1.6 if len(lines) == 1 else 0.9}
+    drawn = [axis.axvline(at, label=text, **style) for at in np.clip(lines, low, high)]
+    for marker, edge, beyond in (("<", low, lines < low), (">", high, lines > high)):
+        if beyond.any():
+            axis.plot([edge], [0.5], marker, color=BLACK, markersize=8, transform=axis.get_xaxis_transform())
+    return drawn[0]
 
 
 def validation(record: Validation, axes: "Sequence[Axes] | None" = None) -> "Sequence[Axes]":

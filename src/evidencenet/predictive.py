@@ -61,6 +61,8 @@ class Prediction:
         lines += [fill(f"  Warning: {w}", 110, subsequent_indent="    ") for w in self.warnings]
         return "\n".join(lines)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         return card(self._title(), self._rows(), notes=self.warnings)
 

@@ -1,9 +1,10 @@
-"""A progress display on standard error: a bar on a terminal, sparse lines in a log file."""
+"""A progress display: a bar on a terminal or in a notebook, sparse lines in a log file."""
 
-import importlib.util
+import importlib
 import sys
 import time
 from collections.abc import Callable
+from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -12,15 +13,18 @@ if TYPE_CHECKING:
     import rich.progress
 
 _SECONDS_BETWEEN_LINES = 10.0
+# A notebook keeps only the last state of a bar, but each one is a message to the browser.
+_SECONDS_BETWEEN_CELLS = 0.25
 
 
 class Progress:
     """Show how far a long computation has come.
 
-    On a terminal or in Jupyter this is a bar with the percentage, the fields given to `update`, the speed
-    and the time left. Where standard error is a file or a pipe it is a first line, then at most one line
-    every ten seconds, and a last line with the total time and speed. An exception inside the block
-    restores the terminal and propagates.
+    On a terminal this is a bar on standard error with the percentage, the fields given to `update`, the speed
+    and the time left; in Jupyter the same, as one output that is replaced as it grows, and in the end by a
+    line. Where standard error is a file or a pipe it is a first line, then at most one line every ten
+    seconds, and a last line with the total time and speed. An exception inside the block restores the
+    terminal and propagates.
 
     Parameters
     ----------
@@ -49,19 +53,25 @@ class Progress:
         self._fields = ""
         self._start = self._last_line = 0.0
         self._bar: rich.progress.Progress | None = None
+        self._cell: Any = None
 
     def __enter__(self) -> Self:
         # There is no standard error at all in some windowed programs.
         self._enabled = self._enabled and sys.stderr is not None
         if not self._enabled:
             return self
+        import rich.console
+
         self._start = self._last_line = self._clock()
-        self._bar = _terminal_bar(self._clock)
-        if self._bar is None:
-            self._write(f"0 / {self._total:,}")
-        else:
+        console = rich.console.Console(stderr=True)
+        if console.is_jupyter:
+            self._cell = _notebook_cell(self._as_bundle("starting"))
+        elif sys.stderr.isatty() and console.is_interactive:
+            self._bar = _terminal_bar(console, self._clock)
             self._bar.add_task(self._title, total=self._total, fields="", speed="")
             self._bar.start()
+        else:
+            self._write(f"0 / {self._total:,}")
         return self
 
     def update(self, done: int, **fields: str) -> None:
@@ -90,24 +100,42 @@ class Progress:
             return
         elapsed = self._clock() - self._start
         line = f"{self._done:,} / {self._total:,} in {_duration(elapsed)}{self._speed(elapsed)}"
-        self._write(line if kind is None else f"stopped at {line}", self._fields)
+        line = line if kind is None else f"stopped at {line}"
+        if self._cell is None:
+            self._write(line, self._fields)
+        else:
+            self._cell.update({"text/plain": self._told(line, self._fields)}, raw=True)
 
     def _update_lines(self) -> None:
         now = self._clock()
-        if now - self._last_line < _SECONDS_BETWEEN_LINES:
+        wait = _SECONDS_BETWEEN_LINES if self._cell is None else _SECONDS_BETWEEN_CELLS
+        if now - self._last_line < wait:
             return
         self._last_line = now
         elapsed = now - self._start
         percent = f" ({100 * self._done / self._total:.0f}%)" if self._total else ""
         left = f", {_duration(elapsed * (self._total / self._done - 1))} left" if self._done else ""
         line = f"{self._done:,} / {self._total:,}{percent}{self._speed(elapsed)}{left}"
-        self._write(line, self._fields)
+        if self._cell is None:
+            self._write(line, self._fields)
+        else:
+            self._cell.update(self._as_bundle(line, self._fields), raw=True)
 
     def _speed(self, elapsed: float) -> str:
         return f", {humanise(self._done / elapsed)}/s" if elapsed > 0 and self._done else ""
 
     def _write(self, *parts: str) -> None:
-        print(f"{self._title}: " + "  ".join(part for part in parts if part), file=sys.stderr, flush=True)
+        print(self._told(*parts), file=sys.stderr, flush=True)
+
+    def _told(self, *parts: str) -> str:
+        return f"{self._title}: " + "  ".join(part for part in parts if part)
+
+    def _as_bundle(self, *parts: str) -> dict[str, str]:
+        """Return a bar as HTML, and a line for those who show no HTML."""
+        text = self._told(*parts)
+        style = "width:12em;margin-right:1em;vertical-align:middle"
+        bar = f'<progress value="{self._done}" max="{max(self._total, 1)}" style="{style}"></progress>'
+        return {"text/plain": text, "text/html": f"<div>{bar}{escape(text)}</div>"}
 
 
 def humanise(number: float) -> str:
@@ -134,13 +162,7 @@ def _duration(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d} min"
 
 
-def _terminal_bar(clock: Callable[[], float]) -> "rich.progress.Progress | None":
-    """Rich's bar where it can be drawn, else None."""
-    import rich.console
-
-    console = rich.console.Console(stderr=True)
-    if not _can_draw(console):
-        return None
+def _terminal_bar(console: "rich.console.Console", clock: Callable[[], float]) -> "rich.progress.Progress":
     from rich import progress
 
     columns: tuple[Any, ...] = (
@@ -155,9 +177,8 @@ def _terminal_bar(clock: Callable[[], float]) -> "rich.progress.Progress | None"
     return progress.Progress(*columns, console=console, get_time=clock)
 
 
-def _can_draw(console: "rich.console.Console") -> bool:
-    if console.is_jupyter:
-        # Without widgets rich only warns and draws nothing.
-        return importlib.util.find_spec("ipywidgets") is not None
-    # Rich can be told by the environment to colour a pipe; a moving bar has no place there.
-    return sys.stderr.isatty() and console.is_interactive
+def _notebook_cell(bundle: dict[str, str]) -> Any:
+    """Show the first state in the notebook, and return the handle by which to replace it."""
+    # Rich's own display needs ipywidgets, and without them draws nothing. Imported by name: IPython is there
+    # in a notebook, and nowhere else.
+    return importlib.import_module("IPython.display").display(bundle, raw=True, display_id=True)

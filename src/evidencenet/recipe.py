@@ -37,6 +37,9 @@ class Recipe:
         each place of a draw, and 0.01 for those that use the same ones in all places, which overfit less.
     clip
         Largest norm of a gradient; None does not clip.
+    average
+        The weights that are judged and kept are averaged over so many of the last epochs, each step fading
+        exponentially; 0 keeps those of the last step.
     patience
         A member stops after so many epochs without a better held-out score.
     held_out
@@ -56,6 +59,7 @@ class Recipe:
     schedule: Literal["cosine", "exponential"] = "cosine"
     weight_decay: float | None = None
     clip: float | None = 1.0
+    average: float = 0.5
     patience: int = 10
     held_out: float = 0.1
     network: networks.Architecture | None = None
@@ -72,6 +76,8 @@ class Recipe:
             raise ValueError(f"Recipe: learning_rate = {self.learning_rate}; wanted a finite number above 0.")
         if self.weight_decay is not None and not 0 <= self.weight_decay < np.inf:
             raise ValueError(f"Recipe: weight_decay = {self.weight_decay}; wanted 0 or more, finite.")
+        if not 0 <= self.average < np.inf:
+            raise ValueError(f"Recipe: average = {self.average}; wanted a number of epochs, 0 or more.")
         if self.clip is not None and not self.clip > 0:
             raise ValueError(f"Recipe: clip = {self.clip}; wanted a number above 0, or None.")
         if not 0 < self.held_out < 1:
@@ -89,6 +95,7 @@ class Recipe:
             schedule="exponential",
             weight_decay=0.0,
             clip=None,
+            average=0.0,
             patience=20,
             network=networks.Dense(norm=True),
         )

@@ -1,7 +1,8 @@
 """Save an `EvidenceNetwork` to one file, and load it again."""
 
 import os
-from dataclasses import asdict, fields
+from collections.abc import Sequence
+from dataclasses import asdict, fields, replace
 from typing import Any
 
 import equinox as eqx
@@ -11,10 +12,14 @@ import numpy as np
 from evidencenet import losses, networks, storage
 from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.choice import Choice, Trial
+from evidencenet.densities import Densities
 from evidencenet.errors import ErrorModel
-from evidencenet.estimator import EvidenceNetwork, HeldOut
+from evidencenet.estimator import EvidenceNetwork
+from evidencenet.held_out import HeldOut
+from evidencenet.models import Model
 from evidencenet.novelty import Novelty
 from evidencenet.recalibration import Recalibration
+from evidencenet.reference import Component, Reference
 from evidencenet.scaling import Scaling
 from evidencenet.training import History
 
@@ -44,8 +49,12 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
             arrays |= {f"baseline/{i}/{key}": value for key, value in _fields(part).items()}
     for i, step in enumerate(net.recalibration):
         arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in _fields(step).items()}
+    if net.densities is not None:
+        arrays |= {f"densities/{key}": value for key, value in _density_arrays(net.densities).items()}
     about = {
         "names": net.names,
+        "known": None if net.densities is None else net.densities.known,
+        "classes": None if net.densities is None else net.densities.classes,
         "example": _described(net.example),
         "squash": net.scaling.squash,
         "loss": losses.to_dict(net.loss),
@@ -60,6 +69,7 @@ def load(
     *,
     network: networks.Architecture | None = None,
     loss: losses.Loss | None = None,
+    models: Sequence[Model] = (),
 ) -> EvidenceNetwork:
     """Read a network that `EvidenceNetwork.save` wrote; its predictions are the same to the bit.
 
@@ -70,6 +80,9 @@ def load(
     network, loss
         Only for a network trained with your own architecture or loss, which the file cannot hold: the same
         that was given to `train`.
+    models
+        Only for a network of models with a `log_density`, which is a function that the file cannot hold: the
+        models that were simulated, or those of them that have one.
 
     Returns
     -------
@@ -88,9 +101,12 @@ def load(
     """
     about, arrays = storage.read(path, "network")
     try:
-        return _rebuilt(about, arrays, network, loss)
+        net = _rebuilt(about, arrays, network, loss)
     except (KeyError, IndexError) as error:
         raise storage.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
+    if net.densities is None or not models:
+        return net
+    return replace(net, densities=net.densities.with_functions(models))
 
 
 def _rebuilt(
@@ -103,7 +119,12 @@ def _rebuilt(
     names = tuple(about["names"])
     architecture = network or networks.from_dict(about["architecture"])
     keys = tuple(example) if isinstance(example, dict) else None
-    members, states = _members(architecture, example, losses.outputs(len(names)), arrays)
+    densities = _densities(about, keys, _under(arrays, "densities"))
+    classes = len(names) if densities is None else 1 + max(densities.classes)
+    # Where all densities are known there are no networks.
+    members, states = None, None
+    if densities is None or not all(densities.known):
+        members, states = _members(architecture, example, losses.outputs(classes), arrays)
     records = {name: _record(kind, _under(arrays, name)) for name, kind in _RECORDS.items()}
     choice = about["choice"]
     return EvidenceNetwork(
@@ -128,7 +149,40 @@ def _rebuilt(
         ),
         # Files of the first format have none.
         recalibration=tuple(_record(Recalibration, part) for part in _parts(_under(arrays, "recalibration"))),
+        densities=densities,
         **records,
+    )
+
+
+def _density_arrays(densities: Densities) -> dict[str, np.ndarray]:
+    """Name all that a file can hold of known densities."""
+    examples = densities.examples if isinstance(densities.examples, dict) else {"": densities.examples}
+    arrays = {f"examples/{key}": array for key, array in examples.items()}
+    arrays |= {"values": densities.values, "log_shares": densities.log_shares}
+    arrays |= {f"held_out/{key}": value for key, value in _fields(densities.held_out).items()}
+    for i, part in enumerate(() if densities.reference is None else densities.reference.components):
+        arrays |= {f"reference/{i}/{key}": np.asarray(value) for key, value in _fields(part).items()}
+    return arrays
+
+
+def _densities(
+    about: dict[str, Any], keys: tuple[str, ...] | None, arrays: dict[str, np.ndarray]
+) -> Densities | None:
+    # Files of the first formats have none.
+    if about.get("known") is None:
+        return None
+    examples = _under(arrays, "examples")
+    parts = [_record(Component, part) for part in _parts(_under(arrays, "reference"))]
+    return Densities(
+        tuple(about["names"]),
+        tuple(about["known"]),
+        (None,) * len(about["names"]),
+        Reference(tuple(parts)) if parts else None,
+        tuple(about["classes"]),
+        arrays["log_shares"],
+        _record(HeldOut, _under(arrays, "held_out")),
+        examples[""] if keys is None else {key: examples[key] for key in keys},
+        arrays["values"],
     )
 
 

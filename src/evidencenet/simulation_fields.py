@@ -6,7 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evidencenet.data import Data, Parameters, arrays_of, finite_rows, kind_of, map_arrays
+from evidencenet.data import (
+    Data,
+    Parameters,
+    arrays_of,
+    finite_rows,
+    kind_of,
+    layout,
+    layout_text,
+    map_arrays,
+)
+
+LogDensities = tuple[Callable[[Any], Any] | None, ...]
 
 
 def check_finite(x: Data) -> None:
@@ -138,6 +149,62 @@ def checked_parameters(
                     f"model {name!r} has {count} draws, but its parameters have shape {array.shape}"
                 )
     return checked
+
+
+def checked_log_density(
+    functions: Sequence[Callable[[Any], Any] | None] | None, names: tuple[str, ...]
+) -> LogDensities | None:
+    """Return a function or None for each model, or None if no density is known."""
+    if functions is None:
+        return None
+    if not isinstance(functions, (list, tuple)) or len(functions) != len(names):
+        raise ValueError(f"log_density must be a tuple with an entry for each of the {len(names)} models")
+    for name, function in zip(names, functions, strict=True):
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"log_density of model {name!r} must be a function of a batch of data, or None, got "
+                f"{kind_of(function)}"
+            )
+    return None if all(function is None for function in functions) else tuple(functions)
+
+
+def check_no_density(functions: LogDensities | None, names: tuple[str, ...], model: int) -> None:
+    """Raise if the density of a model is known: a change of its prior would make it wrong."""
+    if functions is not None and functions[model] is not None:
+        raise ValueError(
+            f"model {names[model]!r} has a log_density, which is that of its own prior and not of the new "
+            "one. Simulate a Model with the new prior and its density, or without log_density."
+        )
+
+
+def joined_densities(parts: Sequence[LogDensities | None]) -> LogDensities | None:
+    """Return each model's density from the first part that has it: draws from a file have none."""
+    per_model = zip(*(part for part in parts if part is not None), strict=True)
+    return tuple(next((f for f in some if f is not None), None) for some in per_model) or None
+
+
+def check_alike(first: Any, other: Any) -> None:
+    """Raise unless two Simulations can be joined; the message says what differs."""
+    if first.names != other.names:
+        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
+    if layout(first.x) != layout(other.x):
+        raise ValueError(
+            f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
+            "keys, shapes and types must be the same"
+        )
+    if (first.log_weight is None) != (other.log_weight is None):
+        raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
+    kept = [sims.parameters and [_parameter_layout(t) for t in sims.parameters] for sims in (first, other)]
+    if kept[0] != kept[1]:
+        raise ValueError("the parameters kept differ in what they hold; keep the same ones in both, or none")
+
+
+def _parameter_layout(theta: Parameters | None) -> tuple[Any, ...]:
+    if theta is None:
+        return ()
+    # A named tuple that was read from a file is of another type than the one that was written.
+    kind = list(theta) if isinstance(theta, dict) else getattr(theta, "_fields", type(theta))
+    return kind, [array.shape[1:] for array in arrays_of(theta)]
 
 
 def positions(index: ArrayLike | slice, n: int) -> np.ndarray:

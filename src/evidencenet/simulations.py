@@ -1,8 +1,7 @@
 """Draws of data labelled by the model they came from."""
 
 import operator
-import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -15,26 +14,25 @@ from evidencenet.data import (
     arrays_of,
     as_data,
     index_of,
-    join,
     kind_of,
-    layout,
-    layout_text,
     map_arrays,
 )
+from evidencenet.display import simulations_card
+from evidencenet.files import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation_fields import (
     alike,
     check_finite,
+    check_no_density,
     checked_failed,
     checked_labels,
+    checked_log_density,
     checked_log_ratio,
     checked_log_weight,
     checked_names,
     checked_parameters,
     positions,
 )
-
-# Reweighted draws that are worth fewer, or a smaller part of their number, are warned about.
-_LEAST_EFFECTIVE, _LEAST_PART = 1_000, 0.01
+from evidencenet.simulation_parts import halves, joined, subset, table_text, warn_of_few, weights
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -57,6 +55,8 @@ class Simulations:
         How many draws of each model failed and are not in `x`, K integers; by default none.
     parameters
         For each model its parameters, with one row per draw of that model in the order of `x`, or None.
+    log_density
+        For each model the function that gives its log density, as in `Model`, or None. Files do not hold it.
 
     Examples
     --------
@@ -73,6 +73,7 @@ class Simulations:
     log_weight: np.ndarray | None
     failed: tuple[int, ...]
     parameters: tuple[Parameters | None, ...] | None
+    log_density: tuple[Callable[[Any], Any] | None, ...] | None = None
 
     def __init__(
         self,
@@ -83,6 +84,7 @@ class Simulations:
         log_weight: ArrayLike | None = None,
         failed: Sequence[int] | None = None,
         parameters: Sequence[Parameters | None] | None = None,
+        log_density: Sequence[Callable[[Any], Any] | None] | None = None,
     ) -> None:
         data = as_data(x)
         n = len(arrays_of(data)[0])
@@ -103,6 +105,7 @@ class Simulations:
             log_weight=weight,
             failed=checked_failed(failed, checked),
             parameters=None if parameters is None else checked_parameters(parameters, counts, checked),
+            log_density=checked_log_density(log_density, checked),
         )
 
     def _set(self, **fields: Any) -> None:
@@ -126,16 +129,9 @@ class Simulations:
         return Simulations.concatenate([self, other]) if isinstance(other, Simulations) else NotImplemented
 
     def __repr__(self) -> str:
-        parts = self.x if isinstance(self.x, dict) else {"x": self.x}
-        shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
-        columns = {"draws": self.counts, "failed": self.failed}
-        if self.log_weight is not None:
-            columns["effective"] = tuple(round(float(size)) for size in self.effective_sample_size)
-        width = max(len(name) for name in ("model", *self.names))
-        rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
-        for k, name in enumerate(self.names):
-            rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
-        return "\n  ".join([f"Simulations: {len(self):,} draws of {shapes}", *rows])
+        return table_text(self)
+
+    _repr_html_ = simulations_card
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -169,21 +165,13 @@ class Simulations:
     @property
     def weights(self) -> np.ndarray:
         """The weight of each draw, with mean one within each model, shape (n,)."""
-        weights = np.ones(len(self))
-        if self.log_weight is not None:
-            for k in range(len(self.names)):
-                mine = self.model == k
-                # The largest weight is taken out first so that the exponential cannot overflow.
-                raw = np.exp(self.log_weight[mine] - self.log_weight[mine].max())
-                weights[mine] = raw / raw.mean()
-        return weights
+        return weights(self.log_weight, self.model)
 
     @property
     def effective_sample_size(self) -> np.ndarray:
         """Per model (Σ w)² / Σ w²: how many draws of equal weight these are worth, shape (K,)."""
-        weights = self.weights
-        first = np.bincount(self.model, weights)
-        return first**2 / np.bincount(self.model, weights**2)
+        weight = self.weights
+        return np.bincount(self.model, weight) ** 2 / np.bincount(self.model, weight**2)
 
     def reweight(self, model: int | str, log_ratio: Callable[[Any], ArrayLike]) -> "Simulations":
         """Change the prior of a model's parameters without new draws.
@@ -231,19 +219,13 @@ class Simulations:
         array([5000., 3300.])
         """
         k = index_of(model, self.names)
+        check_no_density(self.log_density, self.names, k)
         mine = self.model == k
         weight = np.zeros(len(self)) if self.log_weight is None else self.log_weight.copy()
         weight[mine] += checked_log_ratio(log_ratio, self.parameters, self.failed, self.names, k)
         checked = checked_log_weight(weight, self.model, self.names)
         new = Simulations._trusted(**(vars(self) | {"log_weight": checked}))
-        worth, count = float(new.effective_sample_size[k]), self.counts[k]
-        if worth < max(_LEAST_EFFECTIVE, _LEAST_PART * count):
-            warnings.warn(
-                f"{count:,} draws of model {self.names[k]!r} are worth only {worth:,.0f} of equal weight: "
-                "few of them lie where the new prior does, and log K will be about as uncertain as from so "
-                "few. Simulate more, from the new prior itself or from one between the two.",
-                stacklevel=2,
-            )
+        warn_of_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
         return new
 
     def of_equal_weight(self, *, seed: int = 0) -> "Simulations":
@@ -282,7 +264,7 @@ class Simulations:
             if count == 0:
                 raise ValueError(f"no draw of model {name!r} was taken; each model must keep at least one")
         failed = [round(f * t / c) for f, t, c in zip(self.failed, taken.tolist(), self.counts, strict=True)]
-        return self._subset(chosen, tuple(failed))
+        return Simulations._trusted(**subset(self, chosen, failed))
 
     def split(self, fraction: float = 0.5, *, seed: int = 0) -> tuple["Simulations", "Simulations"]:
         """Split the draws in two at random, each model in the same proportion.
@@ -299,88 +281,75 @@ class Simulations:
         first, second
             Together they hold every draw, and every failed draw, exactly once.
         """
-        if not 0 < fraction < 1:
-            raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
-        rng = np.random.default_rng(np.random.SeedSequence(seed))
-        in_first = np.zeros(len(self), dtype=bool)
-        failed = []
-        for k, (name, count) in enumerate(zip(self.names, self.counts, strict=True)):
-            size = round(fraction * count)
-            if size in (0, count):
-                raise ValueError(
-                    f"model {name!r} has {count} draws: a fraction of {fraction} leaves one part without "
-                    "any; draw more or choose a fraction nearer to one half"
-                )
-            in_first[rng.permutation(np.flatnonzero(self.model == k))[:size]] = True
-            failed.append(round(self.failed[k] * size / count))
-        first = self._subset(np.flatnonzero(in_first), tuple(failed))
-        return first, self._subset(np.flatnonzero(~in_first), tuple(map(operator.sub, self.failed, failed)))
+        in_first, failed = halves(self, fraction, seed)
+        rest = list(map(operator.sub, self.failed, failed))
+        parts = (np.flatnonzero(in_first), failed), (np.flatnonzero(~in_first), rest)
+        first, second = (Simulations._trusted(**subset(self, *part)) for part in parts)
+        return first, second
 
     @staticmethod
     def concatenate(parts: "Sequence[Simulations]") -> "Simulations":
         """Join simulations of the same models, also written ``first + second``; failed draws add up."""
-        parts = list(parts)
-        if not parts:
-            raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
-        first = parts[0]
-        for other in parts[1:]:
-            _check_alike(first, other)
-        log_weights = [part.log_weight for part in parts if part.log_weight is not None]
-        kept = [part.parameters for part in parts if part.parameters is not None]
-        per_model = zip(*kept, strict=True)
-        parameters = tuple(None if theta[0] is None else join(*theta) for theta in per_model)
-        return Simulations._trusted(
-            x=join(*(part.x for part in parts)),
-            model=join(*(part.model for part in parts)),
-            names=first.names,
-            log_weight=join(*log_weights) if log_weights else None,
-            failed=tuple(map(sum, zip(*(part.failed for part in parts), strict=True))),
-            parameters=parameters if kept else None,
-        )
+        return Simulations._trusted(**joined(list(parts)))
 
-    def _subset(self, chosen: np.ndarray, failed: tuple[int, ...]) -> "Simulations":
-        parameters = None
-        if self.parameters is not None:
-            rank = np.empty(len(self), dtype=np.intp)
-            for k, count in enumerate(self.counts):
-                rank[self.model == k] = np.arange(count)
-            mine = [rank[chosen[self.model[chosen] == k]] for k in range(len(self.names))]
-            parameters = tuple(
-                None if theta is None else map_arrays(operator.itemgetter(rows), theta)
-                for theta, rows in zip(self.parameters, mine, strict=True)
-            )
-        model, weight = self.model[chosen], self.log_weight
-        return Simulations._trusted(
-            x=map_arrays(operator.itemgetter(chosen), self.x),
-            model=model,
-            names=self.names,
-            # Checked again, because the draws taken may be just those of weight zero.
-            log_weight=None if weight is None else checked_log_weight(weight[chosen], model, self.names),
-            failed=failed,
-            parameters=parameters,
-        )
+    @classmethod
+    def read(
+        cls,
+        path: PathLike | Mapping[str, PathLike] | Sequence[PathLike],
+        *,
+        names: Sequence[str] | None = None,
+        label: str = "model",
+        keys: str | Sequence[str] | None = None,
+        log_density: Sequence[Callable[[Any], Any] | None] | None = None,
+    ) -> Self:
+        """Read draws from files, whoever wrote them.
 
+        Rows with NaN or infinity are failed draws: they are dropped and counted in `failed`, with a warning.
 
-def _check_alike(first: Simulations, other: Simulations) -> None:
-    """Raise unless the two can be joined; the message says what differs."""
-    if first.names != other.names:
-        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
-    if layout(first.x) != layout(other.x):
-        raise ValueError(
-            f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
-            "keys, shapes and types must be the same"
-        )
-    if (first.log_weight is None) != (other.log_weight is None):
-        raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
-    kept = [sims.parameters and [_parameter_layout(t) for t in sims.parameters] for sims in (first, other)]
-    if kept[0] != kept[1]:
-        raise ValueError("the parameters kept differ in what they hold; keep the same ones in both, or none")
+        Parameters
+        ----------
+        path
+            - One file with labels. Arrays (.npz, .h5, .hdf5, .zarr): the data in ``x``, or in several arrays
+              for a dict, and ``model``; also ``names``, ``failed``, ``log_weight``, ``parameters/0`` and so
+              on. The store of `simulate` is one too. Tables (.csv, .tsv, .txt, .dat, .parquet): one row per
+              draw, a column ``label``, perhaps ``log_weight``; the others are the data in their order, or
+              where they are called ``x_0_0``, ``x_0_1``, ..., entries of an array of that shape.
+            - One file per model, in a list or in a dict by name; also .npy, or text without header.
+        names
+            The models in the order wanted. By default as the files say; else named as the files, in order of
+            labels that are names, or ``"M0"``, ``"M1"``, ....
+        label
+            The name of the labels, which are numbers or names; ``"model"`` stands for ``"label"`` too.
+        keys
+            Which arrays or columns are the data; by default all others.
+        log_density
+            As in `Simulations`; files do not hold it.
 
+        Raises
+        ------
+        evidencenet.storage.FileError
+            A file is damaged, or holds something else.
 
-def _parameter_layout(theta: Parameters | None) -> tuple[Any, ...]:
-    if theta is None:
-        return ()
-    return list(theta) if isinstance(theta, dict) else type(theta), [a.shape[1:] for a in arrays_of(theta)]
+        Examples
+        --------
+        >>> Simulations.read("draws.csv")  # doctest: +SKIP
+        >>> Simulations.read({"flat": "a.npy", "trend": "b.h5"})  # doctest: +SKIP
+        """
+        with naming(path):
+            return cls(**read_draws(path, names=names, label=label, keys=keys), log_density=log_density)
+
+    def write(self, path: PathLike) -> None:
+        """Write the draws to a file, from which `read` gets the same to the bit.
+
+        A file that is there already is replaced when all is written, and not before.
+
+        Parameters
+        ----------
+        path
+            The suffix says how: .npz, .h5, .hdf5 and .zarr keep all but `log_density`; .csv and .parquet have
+            no room for parameters and dicts, which are refused. The first line of a .csv file is a comment.
+        """
+        write_draws(path, vars(self))
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:

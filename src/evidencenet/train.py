@@ -13,8 +13,11 @@ from evidencenet.checkpoints import fingerprint
 from evidencenet.choice import Choice, Plan, choose
 from evidencenet.data import map_arrays
 from evidencenet.errors import ErrorModel
-from evidencenet.estimator import EvidenceNetwork, HeldOut
+from evidencenet.estimator import EvidenceNetwork
+from evidencenet.held_out import HeldOut
+from evidencenet.known import Known
 from evidencenet.moments import LARGEST
+from evidencenet.notices import log
 from evidencenet.novelty import FITTING_DRAWS, REFERENCE_DRAWS, Novelty, Seen
 from evidencenet.prepare import Augment, Draws, Prepared
 from evidencenet.progress import Progress
@@ -29,6 +32,8 @@ _TRIAL_PASSES = 10
 _TRIAL_OPERATIONS = 1e11
 # Sets of new labels from which the error is learned; more where no network need be trained on them.
 _RELABELLED, _RELABELLED_BASELINES = 2, 6
+# Standard error of log K if no difference was found, times √n: half of what would have been noticed.
+_UNNOTICED = 4.0
 
 
 def train(
@@ -50,7 +55,9 @@ def train(
     Parameters
     ----------
     sims
-        Draws of two models or more.
+        Draws of two models or more. Densities of models that are known, by `Model(log_density=)`, are used
+        and not learned: then a reference fitted to the draws of the other models is told apart too (see
+        `evidencenet.densities`).
     loss
         One of `evidencenet.losses`; the paper's is ``LPopExponential(alpha=2.0)``.
     network
@@ -102,6 +109,13 @@ def train(
     if baseline and isinstance(loss, losses.Asymmetric):
         raise ValueError("an asymmetric loss cannot start from a baseline. Leave it out, or change the loss.")
     seeds = [int(s) for s in np.random.SeedSequence(operator.index(seed)).generate_state(4)]
+    known = None
+    if sims.log_density is not None:
+        known = Known.of(sims, augment, seeds[0], two=isinstance(loss, losses.Asymmetric))
+        if known.all:
+            net, data = known.exact(members, seeds[0])
+            return net if data.moments is None else replace(net, novelty=_novelty(data, net))
+        sims = known.classes
     job = _Job(losses.outputs(len(sims.names)), recipe or Recipe(), seeds[1], seeds[2])
     draws = Draws.of(sims, job.named.held_out, augment, seeds[0])
     if baseline and draws.features > LARGEST:
@@ -118,6 +132,7 @@ def train(
     plan, choice = Plan(options[0], loss or usual, baseline=baselines[0]), None
     if recipe is None:
         plan, choice = _chosen(job, draws, plan, options, baselines, loss, progress)
+        log.info("training %s, the best of %d tried on %d draws", plan, len(choice.trials), choice.draws)
     data = draws.prepared(plan)
     final = job.sized(data)
     kept = None
@@ -129,6 +144,9 @@ def train(
     net = _finished(sims, data, trained, choice)
     if learn_error:
         net = replace(net, errors=_error_model(job, net, data, final, trained, seeds[3], progress))
+    if known is not None:
+        every = known.everything(data)
+        net = known.completed(replace(net, novelty=_novelty(every, trained)), every.draws)
     if checkpoint is not None:
         Path(checkpoint).unlink(missing_ok=True)
     return net
@@ -260,6 +278,9 @@ def _error_model(
     if members > 1:
         # Each network of these is one; the mean of many has less of what is not shared.
         squared -= (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
+    # Where no difference was found, one may be there that is too small to be noticed: log K of 8/√n gain just
+    # the two standard errors of the score, of n held-out draws, that are asked of networks.
+    squared[:, ~log_k.any(axis=0)] = np.square(_UNNOTICED / np.sqrt(n))
     pairs = range(1, len(net.names))
     inside = np.stack([_confirmed(log_k[:, k], draws.model[draws.testing], k) for k in pairs], axis=1)
     jackknife = np.stack([net.jackknife(x, model=k) for k in pairs], axis=1)
@@ -303,7 +324,7 @@ def _finished(sims: Simulations, data: Prepared, trained: Trained, choice: Choic
     )
 
 
-def _novelty(data: Prepared, trained: Trained) -> Novelty:
+def _novelty(data: Prepared, trained: Trained | EvidenceNetwork) -> Novelty:
     """Learn what draws look like, to the networks too, and how far out held-out ones lie."""
     draws = data.draws
     # Networks that have learned nothing are asked only if the data themselves are too many numbers.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import equinox as eqx
 import jax
@@ -17,8 +17,12 @@ from scipy.special import log_softmax
 
 from evidencenet import checkpoints, networks
 from evidencenet.batches import Chunk, Source
+from evidencenet.display import by_row, frame
 from evidencenet.progress import Progress
 from evidencenet.recipe import Recipe
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,12 @@ class History:
         """Draws seen by all members together, per second of training."""
         trained = np.isfinite(self.train_loss).sum() * self.draws
         return float(trained / self.seconds.sum())
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row a member and epoch, 0 before training: its training loss and held-out score."""
+        member, epoch = np.indices(self.score.shape)
+        columns = {"member": member, "epoch": epoch, "train_loss": self.train_loss, "score": self.score}
+        return frame(by_row({name: np.ravel(column) for name, column in columns.items()}), "member")
 
     def plot(self, axis: Any = None) -> Any:
         """Draw the learning curves; see `evidencenet.plots.history`."""
@@ -97,11 +107,13 @@ class Checkpoint(NamedTuple):
 
 
 class _Member(NamedTuple):
-    """All that changes while a member trains."""
+    """All that changes while a member trains; the average of its weights is what it is judged by."""
 
     weights: Any
     state: Any
     optimiser: Any
+    average: Any
+    step: Any
 
 
 @dataclass
@@ -124,7 +136,7 @@ class _Record:
         if self.scores[-1] < self.scores[self.best_epoch]:
             self.best_epoch = len(self.scores) - 1
             # Copied: the arrays of a running member are given back to the compiled function.
-            self.best = jax.tree.map(np.array, (self.member.weights, self.member.state))
+            self.best = jax.tree.map(np.array, (self.member.average, self.member.state))
 
 
 def train_ensemble(
@@ -170,10 +182,14 @@ def train_ensemble(
     fixed, starts = _initialise(architecture, chunk.x, outputs, members, seed)
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
     clock = time.perf_counter()
-    one = _Member(*starts[0], optimiser.init(starts[0][0]))
-    train = (
-        jax.jit(partial(_train_chunk, fixed, loss, optimiser), donate_argnums=0).lower(one, chunk).compile()
-    )
+
+    def member(weights: Any, state: Any) -> _Member:
+        # Copied: the compiled function takes back the arrays it is given.
+        return _Member(weights, state, optimiser.init(weights), jax.tree.map(np.array, weights), np.int32(0))
+
+    one = member(*starts[0])
+    step = partial(_train_chunk, fixed, loss, optimiser, recipe.average * source.steps)
+    train = jax.jit(step, donate_argnums=0).lower(one, chunk).compile()
     judge = jax.jit(partial(_log_odds, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
     compile_seconds = time.perf_counter() - clock
     labels = np.ravel(held_out.label)
@@ -190,16 +206,14 @@ def train_ensemble(
         return float(value)
 
     def evaluate(record: _Record) -> float:
-        found = costs(odds(1.0, record.member.weights, record.member.state))
+        found = costs(odds(1.0, record.member.average, record.member.state))
         return float(np.average(found, weights=importance))
 
     importance = np.ravel(held_out.weight).astype(np.float64)
     # Without an offset there is no start to beat: the initial weights say nothing.
     before = None if held_out.offset is None else odds(0.0, one.weights, one.state)
     score = np.inf if before is None else float(np.average(costs(before), weights=importance))
-    records = [
-        _Record(_Member(*start, optimiser.init(start[0])), start, 0, [np.nan], [score]) for start in starts
-    ]
+    records = [_Record(member(*start), start, 0, [np.nan], [score]) for start in starts]
     seconds = _resume(checkpoint, records)
     draws = source.steps * source.batch
     with (
@@ -319,7 +333,12 @@ def _check_outputs(fixed: Any, weights: Any, state: Any, x: Any, outputs: int) -
 
 
 def _train_chunk(
-    fixed: Any, loss: Loss, optimiser: optax.GradientTransformation, member: _Member, chunk: Chunk
+    fixed: Any,
+    loss: Loss,
+    optimiser: optax.GradientTransformation,
+    horizon: float,
+    member: _Member,
+    chunk: Chunk,
 ) -> tuple[_Member, jax.Array]:
     def objective(weights: Any, state: Any, batch: Chunk) -> tuple[jax.Array, Any]:
         raw, state = networks.apply(eqx.combine(weights, fixed), state, batch.x)
@@ -330,7 +349,11 @@ def _train_chunk(
             member.weights, member.state, batch
         )
         updates, optimiser_state = optimiser.update(gradient, member.optimiser, member.weights)
-        return _Member(optax.apply_updates(member.weights, updates), state, optimiser_state), value
+        weights = optax.apply_updates(member.weights, updates)
+        # At first over the last third of the steps, so that the initial weights are soon forgotten.
+        share = jnp.maximum(3 / (3 + member.step), 1 / max(horizon, 1.0))
+        average = jax.tree.map(lambda mean, new: mean + share * (new - mean), member.average, weights)
+        return _Member(weights, state, optimiser_state, average, member.step + 1), value
 
     member, values = jax.lax.scan(step, member, chunk)
     return member, jnp.mean(values)

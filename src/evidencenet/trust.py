@@ -113,7 +113,7 @@ class Range:
     """The natural-log Bayes factors from `low` to `high` that held-out draws can vouch for.
 
     If `empty` is True they vouch for none, and `low` and `high` are 0. `n` is the number of draws of each
-    model, `least` how many of each lie at or beyond each end.
+    model, `least` how many of each lie at or beyond each end. Infinite ends are those of known densities.
     """
 
     low: float
@@ -131,6 +131,11 @@ class Range:
         """Return what is confirmed of a log K: itself, the end it lies beyond, or NaN if `empty`."""
         return float("nan") if self.empty else min(max(log_k, self.low), self.high)
 
+    @property
+    def unlimited(self) -> bool:
+        """Whether it holds log K of any size, since a density is known."""
+        return bool(np.isinf(self.low) and np.isinf(self.high))
+
     def reversed(self) -> "Range":
         """Return the same range for the inverse Bayes factor."""
         # 0.0 − x, because −0.0 would be printed as such.
@@ -138,6 +143,8 @@ class Range:
 
     def __str__(self) -> str:
         draws = f"{self.n[0]:,} + {self.n[1]:,} held-out draws"
+        if self.unlimited:
+            return "Natural log K of any size is vouched for, by known densities."
         if self.empty:
             return f"No log K is vouched for by {draws}: fewer than {self.least} of each model overlap."
         return f"Natural log K from {self.low:.2f} to {self.high:.2f} is vouched for by {draws}."

@@ -99,6 +99,8 @@ class Validation:
                 lines.append(_wrapped(f"{'':<{_INDENT - 2}}→ {check.advice}"))
         return "\n".join(lines)
 
+    __repr__ = __str__
+
     def _repr_html_(self) -> str:
         rows = [
             (f"{check.verdict} {check.name}", f"{check.finding} {check.advice}".strip())

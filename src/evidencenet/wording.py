@@ -19,6 +19,8 @@ def odds(log_k: float) -> str:
     >>> odds(0.0), odds(7.0), odds(1000.0)
     ('1 : 1', '1,100 : 1', '1.97 × 10⁴³⁴ : 1')
     """
+    if math.isinf(log_k):
+        return "1 : 0" if log_k > 0 else "0 : 1"
     return f"{_three_figures(log_k / math.log(10))} : 1"
 
 

@@ -1,0 +1,39 @@
+"""What the site needs beyond Markdown: the help of each command, and pages that ask nothing of other hosts."""
+
+import logging
+import re
+from typing import Any
+
+log = logging.getLogger("mkdocs.hooks.evidencenet")
+
+_HELP = re.compile(r"<!-- help of ([a-z ]+) -->")
+_MATHJAX = re.compile(r"<!-- Load mathjax -->.*?<!-- End of mathjax configuration -->", re.DOTALL)
+_ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']?(?:https?:)?//[^>]*>")
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Put the help of a command where a page asks for it."""
+    return _HELP.sub(lambda found: f"```text\n{_help(found[1].split()[1:])}```", markdown)
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Notebooks come with MathJax from another host, which none of ours needs."""
+    return _MATHJAX.sub("", html)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    """Complain of pages that load anything from another host."""
+    for found in _ELSEWHERE.findall(output):
+        log.warning("%s asks for something of another host: %s", page.file.src_uri, found)
+    return output
+
+
+def _help(command: list[str]) -> str:
+    from typer.testing import CliRunner
+
+    from evidencenet.cli import app
+
+    result = CliRunner().invoke(app, [*command, "--help"], prog_name="evidencenet", terminal_width=100)
+    if result.exit_code:
+        raise RuntimeError(f"evidencenet {' '.join(command)} has no help: {result.output}")
+    return result.stdout

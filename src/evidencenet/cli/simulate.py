@@ -1,0 +1,143 @@
+"""`evidencenet simulate`: draw from the models of a Python file, into a file."""
+
+import contextlib
+import os
+import shutil
+from collections.abc import Generator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import evidencenet as en
+from evidencenet import containers, tables
+from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
+from evidencenet.cli.session import CommandError, new_file, record_of, session
+from evidencenet.cli.spec_file import models_of
+from evidencenet.storage import FileError
+
+
+def simulate(
+    context: typer.Context,
+    spec: Annotated[Path, typer.Argument(metavar="SPEC", help="A Python file that defines `models`.")],
+    n: Annotated[int, typer.Option(parser=whole, metavar="N", help="Draws in total, such as 1e6.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The draws: .zarr, .npz, .h5, .parquet or .csv.")],
+    seed: Seed = 0,
+    fractions: Annotated[
+        str | None, typer.Option(metavar="F0,F1,...", help="Share of each model; equal if not given.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(metavar="N", help="Chunks drawn at the same time; -1: one per processor.")
+    ] = 1,
+    chunk: Annotated[
+        int, typer.Option(parser=whole, metavar="N", help="Draws in one call of a simulator.")
+    ] = 10_000,
+    max_failed: Annotated[
+        float, typer.Option(metavar="F", help="Give up when more of a model's draws fail.")
+    ] = 0.5,
+    force: Force = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Draw data from the models of a Python file.
+
+    SPEC is run as Python runs it, and must define `models`, a list of evidencenet.Model. If this is stopped,
+    the same command goes on where it was; and with a larger N, it adds to a .zarr that is there.
+    """
+    shares = numbers(fractions, "--fractions")
+    with session(context) as run:
+        store = _store(out, n, force)
+        run.advice = lambda: (
+            f"What was drawn is kept in {store}: the same command goes on from there."
+            if store.exists()
+            else ""
+        )
+        with models_of(spec) as models, _removed_if_empty(store):
+            sims = en.simulate(
+                models,
+                n,
+                seed=seed,
+                fractions=shares,
+                workers=workers,
+                chunk=chunk,
+                max_failed=max_failed,
+                store=store,
+                progress=run.progress,
+            )
+        if store != out:
+            _move(sims, store, out)
+        about = {
+            "out": str(out),
+            "names": sims.names,
+            "draws": sims.counts,
+            "failed": sims.failed,
+            "shape": sims.shape,
+        }
+        text = spec.read_text(encoding="utf-8", errors="replace")
+        run.finish(about, f"{sims!r}\nwritten to {out}", kept=record_of(out), spec=text)
+
+
+def _store(out: Path, n: int, force: bool) -> Path:
+    """Say in which Zarr folder to draw; refuse what cannot be written, or would cost the user something."""
+    suffix = out.suffix.lower()
+    known = (*containers.WRITERS, *tables.WRITERS)
+    if suffix not in known:
+        raise CommandError(
+            f"cannot tell from the suffix {suffix!r} how to write {out}; wanted {', '.join(known)}."
+        )
+    partial = out.with_name(f"{out.name}.partial.zarr")
+    if suffix != ".zarr" or not out.exists():
+        new_file(out, force)
+        return out if suffix == ".zarr" else partial
+    about = _described(out)
+    if about is None:
+        raise CommandError(
+            f"{out} is there already, and was not written by evidencenet; it is left as it is."
+        )
+    if force:
+        return partial
+    if about.get("kind") != "store":
+        new_file(out, force)
+    if sum(about["shares"]) > n:
+        raise CommandError(
+            f"{out} holds {sum(about['shares']):,} draws already, more than --n {n}. Give another --out, or "
+            "--force to replace it."
+        )
+    return out
+
+
+def _described(path: Path) -> dict[str, Any] | None:
+    try:
+        return containers.zarr_description(path)
+    except (FileError, OSError):
+        return None
+
+
+@contextlib.contextmanager
+def _removed_if_empty(store: Path) -> Generator[None]:
+    """Leave no store behind when an error comes before the first draws."""
+    before = store.exists()
+    try:
+        yield
+    except Exception:
+        if not before and not any(part.is_dir() for part in store.glob("*/*")):
+            shutil.rmtree(store, ignore_errors=True)
+        raise
+
+
+def _move(sims: en.Simulations, store: Path, out: Path) -> None:
+    """Put finished draws where they belong; what was there goes only then."""
+    if out.suffix.lower() != ".zarr":
+        try:
+            sims.write(out)
+        except Exception as error:
+            raise CommandError(
+                f"{error}. The draws are kept in {store}, which can be read as it is."
+            ) from error
+        shutil.rmtree(store)
+        return
+    old = out.with_name(f".{out.name}.{os.getpid()}.old")
+    os.replace(out, old)
+    os.replace(store, out)
+    shutil.rmtree(old)

@@ -1,0 +1,157 @@
+"""`evidencenet train`: from draws in files to a network in a file."""
+
+from dataclasses import MISSING, asdict, fields, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import evidencenet as en
+from evidencenet import losses, networks
+from evidencenet.cli.options import (
+    SIMS_HELP,
+    AsJson,
+    Debug,
+    Epochs,
+    Force,
+    Label,
+    Members,
+    Names,
+    Quiet,
+    Seed,
+    sources,
+    words,
+)
+from evidencenet.cli.session import made_from, new_file, record_of, session
+
+
+class LossName(StrEnum):
+    """The losses that numbers describe, by the names of the paper."""
+
+    SQUARED = "squared"
+    POLYNOMIAL = "polynomial"
+    CROSS_ENTROPY = "cross-entropy"
+    EXPONENTIAL = "exponential"
+    LOGISTIC = "logistic"
+    ALPHA_EXPONENTIAL = "alpha-exponential"
+    ALPHA_LOG_EXPONENTIAL = "alpha-log-exponential"
+    POP_EXPONENTIAL = "pop-exponential"
+    L_POP_EXPONENTIAL = "l-pop-exponential"
+    L_POP_LOGISTIC = "l-pop-logistic"
+
+
+class RecipeName(StrEnum):
+    """Ways to train that have a name."""
+
+    PAPER = "paper"
+
+
+_LOSSES: dict[LossName, type[losses.Loss]] = {
+    LossName.SQUARED: losses.Squared,
+    LossName.POLYNOMIAL: losses.Polynomial,
+    LossName.CROSS_ENTROPY: losses.CrossEntropy,
+    LossName.EXPONENTIAL: losses.Exponential,
+    LossName.LOGISTIC: losses.Logistic,
+    LossName.ALPHA_EXPONENTIAL: losses.AlphaExponential,
+    LossName.ALPHA_LOG_EXPONENTIAL: losses.AlphaLogExponential,
+    LossName.POP_EXPONENTIAL: losses.PopExponential,
+    LossName.L_POP_EXPONENTIAL: losses.LPopExponential,
+    LossName.L_POP_LOGISTIC: losses.LPopLogistic,
+}
+
+
+def train(
+    context: typer.Context,
+    sims: Annotated[list[str], typer.Argument(metavar="SIMS", help=SIMS_HELP)],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The network, such as net.evnet.")],
+    seed: Seed = 0,
+    members: Members = 4,
+    loss: Annotated[
+        LossName | None,
+        typer.Option(metavar="NAME", help=f"Not chosen by trials, but {', '.join(LossName)}."),
+    ] = None,
+    alpha: Annotated[
+        float | None, typer.Option(metavar="A", help="Of the loss; without --loss, of l-pop-exponential.")
+    ] = None,
+    recipe: Annotated[RecipeName | None, typer.Option(help="Train as the paper did.")] = None,
+    epochs: Epochs = None,
+    names: Names = None,
+    label: Label = "model",
+    force: Force = False,
+    quiet: Quiet = False,
+    json: AsJson = False,
+    debug: Debug = False,
+) -> None:
+    """Train an ensemble of networks on draws of two models or more.
+
+    What is not named (loss, kind of network, scaling) is chosen by trials on some of the draws. With --recipe
+    or --epochs nothing is tried: then it is the paper's loss, and the first network that suits the data. If
+    this is stopped, the same command goes on where it was.
+    """
+    chosen_loss, chosen_recipe, given = _loss(loss, alpha), named_recipe(recipe, epochs), sources(sims)
+    with session(context) as run:
+        new_file(out, force)
+        checkpoint = out.with_name(f"{out.name}.checkpoint")
+        run.advice = lambda: (
+            f"The training so far is kept in {checkpoint}: the same command goes on from there."
+            if checkpoint.exists()
+            else ""
+        )
+        draws = en.Simulations.read(given, names=words(names), label=label)
+        net = en.train(
+            draws,
+            loss=chosen_loss,
+            members=members,
+            recipe=chosen_recipe,
+            seed=seed,
+            progress=run.progress,
+            checkpoint=checkpoint,
+        )
+        net.save(out)
+        text = f"{net!r}\nwritten to {out}"
+        run.finish(
+            {"out": str(out), **_about(net)},
+            text if net.choice is None else f"{net.choice}\n\n{text}",
+            kept=record_of(out),
+            made_from=made_from(given),
+        )
+
+
+def named_recipe(name: RecipeName | None, epochs: int | None) -> en.Recipe | None:
+    """Return the recipe of that name, with so many epochs; None if neither was named."""
+    if name is None and epochs is None:
+        return None
+    recipe = en.Recipe() if name is None else en.Recipe.paper()
+    return recipe if epochs is None else replace(recipe, epochs=epochs)
+
+
+def _loss(name: LossName | None, alpha: float | None) -> losses.Loss | None:
+    if name is None and alpha is None:
+        return None
+    name = name or LossName.L_POP_EXPONENTIAL
+    kind: Any = _LOSSES[name]
+    known = {item.name: item.default for item in fields(kind)}
+    if alpha is None:
+        if known.get("alpha", 0.0) is MISSING:
+            raise typer.BadParameter(f"the loss {name} needs an --alpha.", param_hint="'--loss'")
+        return kind()
+    if "alpha" not in known:
+        raise typer.BadParameter(f"the loss {name} has no alpha.", param_hint="'--alpha'")
+    try:
+        return kind(alpha=alpha)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="'--alpha'") from error
+
+
+def _about(net: en.EvidenceNetwork) -> dict[str, Any]:
+    """Say what was trained, and how that went, by what JSON knows."""
+    return {
+        "names": net.names,
+        "members": len(net.gain),
+        "loss": losses.to_dict(net.loss),
+        "architecture": networks.to_dict(net.architecture),
+        "baseline": net.baseline is not None,
+        "choice": None if net.choice is None else asdict(net.choice),
+        "history": asdict(net.history),
+    }
