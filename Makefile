@@ -3,8 +3,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+DOCS   := $(VENV)/.ready-docs
 
-.PHONY: demo test check format bench clean
+.PHONY: demo test check format bench paper docs clean
 
 demo: $(READY)                    ## the paper's 100-dimensional time series, end to end
 	$(BIN)/python -m evidencenet.demo
@@ -22,7 +23,18 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 bench: $(READY)                   ## accuracy and speed on the paper's time series
-	$(BIN)/python benchmarks/time_series.py
+	$(BIN)/python benchmarks/speed.py
+
+# The survey's file is public but not ours to keep: make paper DES=PATH compares on real data, else on a mock.
+EXAMPLES := time_series loss_comparison nested_sampling density_estimation rastrigin lensing extensions generators
+paper: $(READY)                   ## every result of the paper, in full, into docs/paper
+	for name in $(EXAMPLES); do \
+	  $(BIN)/python examples/$$name.py --out docs/paper $$(test $$name = lensing -a -n "$(DES)" && echo --data "$(DES)") || exit 1; \
+	done
+	$(BIN)/python examples/_common.py docs/paper
+
+docs: $(DOCS)                     ## the site, in site/; runs the tutorial notebook
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 # The environment is made anew from scratch whenever the project file changes.
 $(READY): pyproject.toml
@@ -31,6 +43,10 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable . --group dev
 	touch $@
 
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --group docs
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

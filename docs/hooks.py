@@ -1,7 +1,8 @@
-"""What the site needs beyond Markdown: the help of each command, and pages that ask nothing of other hosts."""
+"""What the site needs beyond Markdown: help of each command, and pages that load nothing from elsewhere."""
 
 import logging
 import re
+from pathlib import Path
 from typing import Any
 
 log = logging.getLogger("mkdocs.hooks.evidencenet")
@@ -26,6 +27,13 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     for found in _ELSEWHERE.findall(output):
         log.warning("%s asks for something of another host: %s", page.file.src_uri, found)
     return output
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write the index of the search as a script too, which pages that are opened from the disk look for."""
+    index = Path(config.site_dir) / "search" / "search_index.json"
+    script = f"var __index = {index.read_text(encoding='utf-8')}"
+    index.with_suffix(".js").write_text(script, encoding="utf-8")
 
 
 def _help(command: list[str]) -> str:

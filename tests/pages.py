@@ -5,7 +5,7 @@ import io
 import re
 import shlex
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib
 import typer
@@ -67,7 +67,7 @@ def links(page: str) -> list[str]:
 
 def commands(page: str) -> list[list[str]]:
     """Each command of the blocks of shell, and of the sessions, where it follows a dollar, in words."""
-    found = []
+    found: list[list[str]] = []
     for language, block in _SHELL.findall(page):
         lines = block.replace("\\\n", " ").splitlines()
         if language == "text":
@@ -94,12 +94,12 @@ def fault(command: list[str]) -> str:
         return "" if (ROOT / rest[0]).is_file() else f"there is no {rest[0]}"
     if name != "evidencenet":
         return ""
-    known = typer.main.get_command(app)
+    known: Any = typer.main.get_command(app)
     if rest and not rest[0].startswith("-"):
-        known = getattr(known, "commands", {}).get(rest[0])
+        known = known.commands.get(rest[0])
         if known is None:
             return f"evidencenet has no command {rest[0]}"
-    allowed = {option for parameter in known.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    allowed |= {"--help", "-h", "--install-completion", "--show-completion"}
+    allowed = {"--help", "-h", "--install-completion", "--show-completion"}
+    allowed |= {option for item in known.params for option in (*item.opts, *item.secondary_opts)}
     unknown = [word for word in rest if word.startswith("--") and word.split("=")[0] not in allowed]
     return f"evidencenet {rest[0]} has no option {unknown[0]}" if unknown else ""

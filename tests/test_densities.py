@@ -151,6 +151,20 @@ def test_three_models(orders: tuple[en.problems.Problem, en.EvidenceNetwork]) ->
     assert "confirmed log K" in str(net.compare(x[0]))
 
 
+def test_weighted_draws() -> None:
+    """A signal of strength N(0, 3²), reweighted to N(0, 2²), is a Gaussian of variance 1 + 4 along it."""
+    wide = replace(PULSE, prior=lambda rng, n: 3 * rng.normal(size=n))
+    sims = draws([NOISE, wide], 20_000, keep_parameters=True)
+    narrow = sims.reweight("pulse", lambda size: -(size**2) / 8 + size**2 / 18)
+    net = en.train(narrow, baseline=True, learn_error=False, **QUICK)
+    y = np.linspace(-6, 6, 13)
+    exact = norm.logpdf(y, scale=np.sqrt(5)) - norm.logpdf(y)
+    off = net.log_bayes_factor(y[:, None] * TEMPLATE) - exact
+    assert rms(off) < 0.2
+    # The prior drawn from would be seen.
+    assert rms(off + exact - (norm.logpdf(y, scale=np.sqrt(10)) - norm.logpdf(y))) > 0.4
+
+
 def test_a_loss_for_two_classes() -> None:
     loss = en.losses.Asymmetric(lambda f: jnp.exp(-f), lambda f: f, lambda f: f)
     options = QUICK | {"members": 1, "loss": loss, "learn_error": False}
@@ -409,7 +423,14 @@ def test_refusals() -> None:
     assert "too few for 3 numbers" in reference.refusal(good[:20])
     assert "more than 600" in reference.refusal(np.zeros((2, 601)))
     assert "mask" in reference.refusal({"a": good, "m": np.ones((500, 3), bool)})
-    assert reference.refusal({"a": good, "b": rng.normal(size=(500, 2, 2))}) == ""
+    both: Data = {"a": good.astype(np.float32), "b": rng.normal(size=(500, 2, 2))}
+    assert reference.refusal(both) == ""
+    fitted = reference.fit([both], [None])
+    again = fitted.draw(rng, 7, both)
+    assert isinstance(again, dict)
+    found = {key: (part.shape, str(part.dtype)) for key, part in again.items()}
+    assert found == {"a": ((7, 3), "float32"), "b": ((7, 2, 2), "float64")}
+    assert fitted.log_density(again).shape == (7,)
 
 
 def test_a_known_model_unlike_the_others_is_not_shown_to_the_networks() -> None:

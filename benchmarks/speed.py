@@ -1,6 +1,6 @@
 """The paper's time series: accuracy, time and share of the machine's speed of the default call.
 
-    python benchmarks/time_series.py [--draws 1000000] [--dim 100] [--seeds 3] [--paper] [--json FILE]
+    python benchmarks/speed.py [--draws 1000000] [--dim 100] [--seeds 3] [--paper] [--json FILE]
 
 One row per seed: RMSE of log10 K on 20,000 fresh draws; RMSE of the error bars' pull (1 if honest); seconds;
 draws trained on per second (all members); and the arithmetic of training (forward, weight and input gradients
