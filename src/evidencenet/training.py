@@ -62,13 +62,8 @@ class History:
 
     def to_dataframe(self) -> "pandas.DataFrame":
         """Return one row a member and epoch, 0 before training: its training loss and held-out score."""
-        member, epoch = np.indices(self.score.shape)
-        columns: dict[str, np.ndarray] = {
-            "member": member,
-            "epoch": epoch,
-            "train_loss": self.train_loss,
-            "score": self.score,
-        }
+        place = np.indices(self.score.shape)
+        columns = {"member": place[0], "epoch": place[1], "train_loss": self.train_loss, "score": self.score}
         return frame(by_row({name: column.ravel() for name, column in columns.items()}), "member")
 
     def plot(self, axis: Any = None) -> Any:
