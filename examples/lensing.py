@@ -244,7 +244,9 @@ def rows(numbers: dict[str, Any]) -> list[Row]:
     table = []
     reference = numbers["reference"]
     for way, found in numbers["networks"].items():
-        error = f"± {found['jackknife'] / TEN:.2f} (jackknife), ± {found['error'] / TEN:.2f} (learned)"
+        error = f"± {found['jackknife'] / TEN:.2f} (jackknife)"
+        if found["error"] != found["jackknife"]:
+            error += f", ± {found['error'] / TEN:.2f} (learned)"
         paper = "−0.8 ± 0.3, of power spectra" if "α = 1" in way else "–"
         table.append(Row(f"log10 K, {way}", f"{found['log_k'] / TEN:.2f} {error}", paper))
     said = f"{reference['log_k'] / TEN:.3f} ± {reference['error'] / TEN:.3f}"
