@@ -10,6 +10,7 @@ from evidencenet.trust import check_log_odds, validated_range
 # Standard errors of the members' mean, in nats. Ten draws at the ends of the range confirm log K to 0.3, so
 # less does not matter; one nat is about a grade of Jeffreys' scale.
 _SPREAD_WARN, _SPREAD_FAIL = 0.3, 1.0
+_ROUNDING = 1e-9
 # A score of fresh draws that is worse by so many errors, and by so much of the gain, is overfitting.
 _WORSE, _WORSE_PART = 3.0, 0.1
 # What counts as a change of the learning curve: so much of all that was learned, and so many nats.
@@ -75,7 +76,7 @@ def agreement(members: ArrayLike, labels: ArrayLike) -> Check:
     typical = spread(members, labels)
     verdict: Verdict = "fail" if typical > _SPREAD_FAIL else "warn" if typical > _SPREAD_WARN else "pass"
     finding = f"The mean of {number} is known to {typical:.2g} nats, by their spread within the range."
-    if typical == 0:
+    if typical < _ROUNDING:
         finding = f"All {number} give the same log K."
     return judged("members", verdict, finding, "Lower alpha, simulate more, or train more members.")
 
