@@ -175,8 +175,10 @@ def draw(answers: list[Answer], exact: np.ndarray) -> Figure:
         axis.set(xlim=frame, ylim=frame)
     for axis in axes.flat[len(answers) :]:
         axis.set_visible(False)
-    for axis in axes[-1]:
+    # The lowest panel of each column, which need not be in the last row.
+    for axis in axes.flat[max(0, len(answers) - columns) : len(answers)]:
         axis.set_xlabel(f"exact {symbol(False)}")
+        axis.tick_params(labelbottom=True)
     for axis in axes[:, 0]:
         axis.set_ylabel(f"estimated {symbol(False)}")
     return made

@@ -88,8 +88,8 @@ def test_spectra_are_those_of_jax_cosmo(survey: lensing_data.Survey) -> None:
         # With neutrinos of 0.06 eV, which lower σ8 by 2%, Planck's is 0.811.
         assert float(sigma8) == pytest.approx(1.02 * 0.811, rel=0.01)
         ours = np.einsum("tls,t->ls", parts, alignment ** np.arange(3))
-        # Single precision, linear interpolation of distances, and integrals on grids: less than 0.1%.
-        np.testing.assert_allclose(ours, wanted, rtol=1e-3)
+        # Single precision, linear interpolation of distances, and integrals on grids: less than 0.2%.
+        np.testing.assert_allclose(ours, wanted, rtol=2e-3)
         if alignment:
             opposite = np.einsum("tls,t->ls", parts, (-alignment) ** np.arange(3))
             assert np.abs(opposite / wanted - 1).min() > 0.01
