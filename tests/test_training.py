@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -184,7 +185,20 @@ def test_members_that_learned_nothing_say_nothing() -> None:
     net = en.train(sims, members=3, recipe=recipe, seed=1, progress=False)
     # By chance one member in forty would beat the shares of the models by two errors: not with this seed.
     np.testing.assert_array_equal(net.gain, 0)
-    np.testing.assert_array_equal(net.members(rng.normal(size=(50, 5))), 0)
+    x = rng.normal(size=(50, 5))
+    np.testing.assert_array_equal(net.members(x), 0)
+    # Log K of 8/√n would just have been noticed, of 200 held-out draws: half of that, times the caution 1.1.
+    np.testing.assert_allclose(net.error(x), 1.1 * 4 / np.sqrt(200), rtol=1e-3)
+
+
+def test_the_start_may_be_the_best() -> None:
+    # With state of its own, as batch normalisation has, in arrays that the compiled function takes back.
+    rng = np.random.default_rng(5)
+    sims = en.Simulations(rng.normal(size=(1_000, 5)), np.repeat([0, 1], 500))
+    recipe = replace(en.Recipe.paper(), epochs=1)
+    net = en.train(sims, members=2, recipe=recipe, learn_error=False, seed=1, progress=False)
+    np.testing.assert_array_equal(net.history.best_epoch, 0)
+    np.testing.assert_array_equal(net.gain, 0)
 
 
 @pytest.mark.parametrize("learnable", [True, False])

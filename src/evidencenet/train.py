@@ -34,6 +34,8 @@ _TRIAL_OPERATIONS = 1e11
 _RELABELLED, _RELABELLED_BASELINES = 2, 6
 # Standard error of log K if no difference was found, times √n: half of what would have been noticed.
 _UNNOTICED = 4.0
+# Log K that vary by less than this are all the same.
+_ROUNDING = 1e-5
 
 
 def train(
@@ -280,7 +282,7 @@ def _error_model(
         squared -= (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
     # Where no difference was found, one may be there that is too small to be noticed: log K of 8/√n gain just
     # the two standard errors of the score, of n held-out draws, that are asked of networks.
-    squared[:, ~log_k.any(axis=0)] = np.square(_UNNOTICED / np.sqrt(n))
+    squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(n))
     pairs = range(1, len(net.names))
     inside = np.stack([_confirmed(log_k[:, k], draws.model[draws.testing], k) for k in pairs], axis=1)
     jackknife = np.stack([net.jackknife(x, model=k) for k in pairs], axis=1)

@@ -184,8 +184,7 @@ def train_ensemble(
     clock = time.perf_counter()
 
     def member(weights: Any, state: Any) -> _Member:
-        # Copied: the compiled function takes back the arrays it is given.
-        return _Member(weights, state, optimiser.init(weights), jax.tree.map(np.array, weights), np.int32(0))
+        return _Member(weights, state, optimiser.init(weights), weights, np.int32(0))
 
     one = member(*starts[0])
     step = partial(_train_chunk, fixed, loss, optimiser, recipe.average * source.steps)
@@ -310,7 +309,9 @@ def _initialise(
     structure = jax.tree.structure((eqx.filter(built[0][0], eqx.is_inexact_array), built[0][1]))
     starts = []
     for network, state in built:
-        leaves = jax.tree.leaves((eqx.filter(network, eqx.is_inexact_array), state))
+        # NumPy's, because the compiled function takes back JAX's arrays, and the start may be the best.
+        parts = (eqx.filter(network, eqx.is_inexact_array), state)
+        leaves = [np.array(leaf) for leaf in jax.tree.leaves(parts)]
         starts.append(jax.tree.unflatten(structure, leaves))
     weights, state = starts[0]
     _check_outputs(fixed, weights, state, example, outputs)
