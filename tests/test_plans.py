@@ -35,10 +35,10 @@ def test_the_first_loss_is_the_score_itself() -> None:
         ((), [Dense, Dense]),
         ((1,), [Dense, Dense]),
         ((3,), [Dense, Dense]),
-        ((4,), [Dense, Dense, DeepSet]),
-        ((15,), [Dense, Dense, DeepSet]),
-        ((16,), [Dense, Dense, DeepSet, Sequence, Spectrum]),
-        ((32,), [Dense, Dense, DeepSet, Sequence, Spectrum]),
+        ((4,), [Dense, Dense, DeepSet, DeepSet]),
+        ((15,), [Dense, Dense, DeepSet, DeepSet]),
+        ((16,), [Dense, Dense, DeepSet, DeepSet, Sequence, Spectrum]),
+        ((32,), [Dense, Dense, DeepSet, DeepSet, Sequence, Spectrum]),
         ((33,), [Dense, DeepSet, Sequence, Spectrum]),
         ((50, 1), [Sequence, DeepSet, Dense, Spectrum]),
         ((16, 4), [Sequence, DeepSet, Dense, Spectrum]),
@@ -91,6 +91,8 @@ def test_networks_that_suit_a_dict() -> None:
 
 
 def test_fewer_waves_of_more_numbers() -> None:
+    assert DeepSet(waves=8) in natural(zeros(32))
+    assert DeepSet(waves=8) not in natural(zeros(33))
     assert [natural(zeros(n))[1].waves for n in (1, 8, 10, 16, 32)] == [8, 8, 6, 4, 4]  # type: ignore[attr-defined]
 
 

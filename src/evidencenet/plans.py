@@ -39,6 +39,9 @@ def natural(x: Data) -> list[networks.Architecture]:
         # The numbers of a vector may well be exchangeable, or a series: the scores will tell.
         if x.size >= _LEAST_ELEMENTS:
             dense.append(networks.DeepSet())
+            if numbers <= _MOST_WAVES:
+                # Exchangeable numbers that log K oscillates with are better seen so than by either alone.
+                dense.append(networks.DeepSet(waves=_WAVES))
         if x.size >= 2 * _LEAST_LENGTH:
             dense += [networks.Sequence(), networks.Spectrum()]
         return dense
