@@ -87,7 +87,7 @@ def run(main: Callable[..., Result], *, quick: Mapping[str, Any]) -> None:
         # Of the machine, those that this process may use.
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "version": en.__version__,
-        "sizes": sizes,
+        "sizes": {key: str(size) if isinstance(size, Path) else size for key, size in sizes.items()},
         "rows": [row._asdict() for row in result.rows],
         "numbers": result.numbers,
     }

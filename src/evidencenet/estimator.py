@@ -139,7 +139,7 @@ class EvidenceNetwork:
 
         It was learned by training again on labels drawn from what this network says, so that it holds what
         all members share: the same draws, and the bias of the training (see `evidencenet.errors`). How it
-        varies from x to x follows the `jackknife`, as far as that tells.
+        varies from x to x follows the `jackknife`, as far as that tells, and it is never less.
         """
         above, below = index_of(model, self.names), index_of(against, self.names)
         data = checked(x, self.example)
@@ -386,9 +386,9 @@ class EvidenceNetwork:
         error = self._jackknife(data, raw, above, below)
         if self.errors is None:
             return error
-        # Either way round, the error is that of the later model against the earlier.
+        # Either way round it is that of the later model, and by no luck less than the members' own scatter.
         later, earlier = max(above, below), min(above, below)
-        return self.errors((raw[:, :, later] - raw[:, :, earlier]).mean(axis=0), error)
+        return np.fmax(self.errors((raw[:, :, later] - raw[:, :, earlier]).mean(axis=0), error), error)
 
     def _jackknife(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
         if len(raw) < 2:
