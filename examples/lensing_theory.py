@@ -27,6 +27,7 @@ HIGH = np.array([0.9, 5.0, 1.07, 0.07, 0.91])
 MOST_ALIGNED = 3.0
 # A cosmology like that of the cosmic microwave background.
 ORDINARY = np.array([0.3, 2.1, 0.966, 0.048, 0.68])
+ORDINARY_ALIGNMENT = 0.3
 
 Theory = Callable[[np.ndarray], np.ndarray]
 
@@ -220,6 +221,13 @@ def mean(parts: np.ndarray, alignment: np.ndarray) -> np.ndarray:
     """Return ξ± without noise, shape (n, P), from GG, GI and II (n, 3, P) and amplitudes (n,)."""
     powers = alignment[:, None] ** np.arange(3)
     return np.einsum("ntp,nt->np", parts, powers)
+
+
+def mock(survey: Survey, theory: Theory, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return ξ± of an ordinary cosmology and a little alignment, without noise and with it, each (P,)."""
+    expected = mean(theory(ORDINARY[None]), np.array([ORDINARY_ALIGNMENT]))[0]
+    noise = np.random.default_rng(seed).standard_normal(len(expected))
+    return expected, expected + np.linalg.cholesky(survey.covariance) @ noise
 
 
 def imitation() -> Survey:

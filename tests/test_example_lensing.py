@@ -88,11 +88,12 @@ def test_spectra_are_those_of_jax_cosmo(survey: lensing_data.Survey) -> None:
         # With neutrinos of 0.06 eV, which lower σ8 by 2%, Planck's is 0.811.
         assert float(sigma8) == pytest.approx(1.02 * 0.811, rel=0.01)
         ours = np.einsum("tls,t->ls", parts, alignment ** np.arange(3))
-        # Single precision, linear interpolation of distances, and integrals on grids: less than 0.2%.
-        np.testing.assert_allclose(ours, wanted, rtol=2e-3)
+        size = np.einsum("tls,t->ls", np.abs(parts), np.abs(alignment) ** np.arange(3))
+        # Cells of 0.01 in redshift are wide for the nearest galaxies, on small scales: 0.15% of the parts.
+        assert np.abs((ours - wanted) / size).max() < 2e-3
         if alignment:
             opposite = np.einsum("tls,t->ls", parts, (-alignment) ** np.arange(3))
-            assert np.abs(opposite / wanted - 1).min() > 0.01
+            assert np.abs((opposite - wanted) / size).min() > 0.01
 
 
 def test_operator_is_a_hankel_transform() -> None:
@@ -150,7 +151,7 @@ def test_noise_is_that_of_the_survey(survey: lensing_data.Survey) -> None:
 
 def test_run(survey: lensing_data.Survey, tmp_path: Path) -> None:
     path = write(tmp_path / "shear.fits", survey)
-    result = lensing.main(data=path, store=tmp_path, progress=False, **lensing.QUICK)
+    result = lensing.main(data=str(path), store=str(tmp_path / "draws"), progress=False, **lensing.QUICK)
     reference = result.numbers["reference"]
     # Two ways to the same K, whose errors both runs state.
     both, error = reference["savage_dickey"]
@@ -158,11 +159,11 @@ def test_run(survey: lensing_data.Survey, tmp_path: Path) -> None:
     assert reference["error"] < 0.3
     assert reference["log_k"] != pytest.approx(-both, abs=4 * reference["error"])
     mean, spread = reference["alignment"]
-    assert abs(mean - lensing.MOCK_ALIGNMENT) < 4 * spread < 2
+    assert abs(mean - theory.ORDINARY_ALIGNMENT) < 4 * spread < 2
     least = reference["least_chi_squared"]
     assert least[1] - 3 < least[0] < 227 + 5 * np.sqrt(2 * 227)
     assert set(result.figures) == {"data", "coverage", "log-k"}
     assert sum(result.numbers["failed"]) == 0
     for found in result.numbers["networks"].values():
-        assert np.isfinite(found["log_k"])
-        assert len(found["members"]) == 2
+        assert np.isfinite(found["recalibrated"]["log_k"])
+        assert len(found["as trained"]["members"]) == 2
