@@ -103,9 +103,9 @@ def program(name: str) -> ModuleType:
     return module
 
 
-def test_benchmark_of_the_time_series() -> None:
+def test_benchmark_of_speed() -> None:
     recipe = en.Recipe(epochs=2, batch=100)
-    row = program("time_series").measure(3_000, 10, 1, recipe=recipe, baseline=True, members=2)
+    row = program("speed").measure(3_000, 10, 1, recipe=recipe, baseline=True, members=2)
     assert all(np.isfinite(value) for value in row.values())
     assert 0 < row["rmse_log10"] < 0.3
     assert row["in_all"] > row["simulate"] + row["train"]
