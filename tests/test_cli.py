@@ -252,15 +252,31 @@ def test_report(folder: Folder, tmp_path: Path) -> None:
     assert "level against flat" in html
     assert "coverage" in html
     made = json.loads(Path(f"{page}.run.json").read_text())
-    assert parsed("compare", folder.net, folder.observed)["answers"] == [{"row": 0, **made["answer"]}]
+    assert parsed("compare", folder.net, folder.observed)["answers"] == made["answers"]
     assert made["validation"]["passed"] is True
     assert "exists already" in refused("report", folder.net, "--out", page)
     assert page.read_text(encoding="utf-8") == html
     done("report", folder.net, "--out", page, "--force", "--title", "<b>Mine & yours</b>")
     assert "&lt;b&gt;Mine &amp; yours&lt;/b&gt;" in page.read_text(encoding="utf-8")
-    np.save(tmp_path / "two.npy", np.zeros((2, 3)))
-    said = refused("report", folder.net, "--observed", tmp_path / "two.npy", "--out", tmp_path / "b.html")
-    assert "holds 2 observations; --row says which" in said
+
+
+def test_report_of_several_observations(folder: Folder, tmp_path: Path) -> None:
+    two, many, page = tmp_path / "two.npy", tmp_path / "many.npy", tmp_path / "report.html"
+    np.save(two, [[0.0, 0.0, 0.0], [1.0, 2.0, 1.0]])
+    done("report", folder.net, "--observed", two, "--out", page)
+    html = page.read_text(encoding="utf-8")
+    assert "Answer: row 0" in html
+    assert "Answer: row 1" in html
+    assert str(two) in html
+    made = json.loads(Path(f"{page}.run.json").read_text())
+    assert made["answers"] == parsed("compare", folder.net, two)["answers"]
+    done("report", folder.net, "--observed", two, "--row", 1, "--out", page, "--force")
+    assert "Answer: row" not in page.read_text(encoding="utf-8")
+    assert json.loads(Path(f"{page}.run.json").read_text())["answers"] == made["answers"][1:]
+    np.save(many, np.zeros((21, 3)))
+    said = refused("report", folder.net, "--observed", many, "--out", tmp_path / "b.html")
+    assert "holds 21 observations, and a page at most 20; --row says which" in said
+    assert not (tmp_path / "b.html").exists()
 
 
 def test_wrong_networks_and_observations(folder: Folder, tmp_path: Path) -> None:

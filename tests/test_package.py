@@ -15,6 +15,7 @@ ROOT = Path(en.__file__).parent
 # A file imports only from files above it.
 ORDER = [
     "_version",
+    "provenance",
     "notices",
     "progress",
     "wording",

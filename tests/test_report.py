@@ -5,7 +5,7 @@ from importlib.resources import files
 import numpy as np
 import pytest
 
-from evidencenet import report
+from evidencenet import __version__, report
 from evidencenet.checks import Check
 from evidencenet.models import Model
 from evidencenet.report import write_report
@@ -275,7 +275,9 @@ def test_how_it_was_made(two, written):
         "9,000 (flat 50%, raised 50%), in batches of 100",
         "1,000, for early stopping",
         "an array of (3,) numbers per draw",
+        f"Trained withevidencenet {__version__}",
         f"numpy {np.__version__}",
+        f"Seed{net.made['seed']} Recipeepochs = 2, batch = ",
     ):
         assert part in words
     for i, best in enumerate(net.history.best_epoch):

@@ -80,6 +80,8 @@ def test_everything_comes_back(folder: Path, cases: dict[str, Case], name: str) 
     assert back.loss == net.loss
     assert back.architecture == net.architecture
     assert back.choice == net.choice
+    assert back.made == net.made
+    assert back.made["versions"]["numpy"] == np.__version__
     assert back.ranges == net.ranges
     for record in ("history", "held_out", "errors"):
         for field in fields(getattr(net, record)):

@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -62,6 +63,8 @@ class EvidenceNetwork:
         before there was one.
     densities
         The known densities, if there are any, and a reference that the others were learned against.
+    made
+        Seed, recipe and versions that `train` was called with; empty in older files.
     """
 
     names: tuple[str, ...]
@@ -83,6 +86,7 @@ class EvidenceNetwork:
     recalibration: tuple[Recalibration, ...] = ()
     errors: ErrorModel | None = None
     densities: Densities | None = None
+    made: Mapping[str, Any] = field(default_factory=dict)
     _repr_html_ = network_card
 
     def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:

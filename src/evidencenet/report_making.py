@@ -1,11 +1,9 @@
 """What a report says of the network: its checks, its training, and how it was made."""
 
 import os
-import platform
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import equinox as eqx
@@ -13,14 +11,13 @@ import jax
 import numpy as np
 
 from evidencenet import losses, networks, plots
-from evidencenet._version import __version__
 from evidencenet.data import layout, layout_text, map_arrays
 from evidencenet.display import known_densities
 from evidencenet.estimator import EvidenceNetwork
+from evidencenet.provenance import versions
 from evidencenet.svg import inline_svg
 from evidencenet.validation import Validation
 
-_LIBRARIES = ("jax", "equinox", "optax", "numpy", "scipy")
 _LEARNED = "learned by training again, on labels drawn by the network’s own probabilities"
 # In inches, as the other figures of the page.
 _SIZE, _SQUARE = (4.0, 3.3), (4.0, 4.1)
@@ -80,14 +77,14 @@ def making(net: EvidenceNetwork, known: Mapping[str, Any]) -> dict[str, str]:
         "Scaling": f"each number of a draw {'by asinh' if net.scaling.squash else 'standardised'}",
         "Error of log K": "the jackknife over the members" if net.errors is None else _LEARNED,
         "Recalibration": _recalibration(net),
+        **_made(net.made),
         "Time": f"{seconds:.0f} s of training, {net.history.compile_seconds:.0f} s of them for compilation",
     }
-    versions = ", ".join(f"{library} {version(library)}" for library in _LIBRARIES)
     return {
         **data,
         **(trained if leaves else {"Training": "none: all densities are known"}),
         **{str(what): str(value) for what, value in known.items()},
-        "Page written by": f"evidencenet {__version__}, Python {platform.python_version()}, {versions}",
+        "Page written by": _listed(versions()),
         "Date": f"{_today()} (of this page)",
     }
 
@@ -112,6 +109,26 @@ def _recalibration(net: EvidenceNetwork) -> str:
     return ", then ".join(steps) or "none"
 
 
+def _made(made: Mapping[str, Any]) -> dict[str, str]:
+    """List what `train` kept of its call; networks of older files have nothing."""
+    if not made:
+        return {}
+    return {
+        "Seed": str(made["seed"]),
+        "Recipe": _options(made["recipe"]),
+        "Augmented by": made["augment"] or "nothing",
+        "Trained with": _listed(made["versions"]),
+    }
+
+
+def _listed(found: Mapping[str, str]) -> str:
+    return ", ".join(f"{library} {number}" for library, number in found.items())
+
+
 def _described(about: dict[str, Any]) -> str:
-    options = [f"{key} = {value}" for key, value in about.items() if key not in ("name", "custom")]
-    return f"{about['name']}{' (custom)' if 'custom' in about else ''}" + "".join(f", {o}" for o in options)
+    options = _options({key: value for key, value in about.items() if key not in ("name", "custom")})
+    return ", ".join(filter(None, (f"{about['name']}{' (custom)' if 'custom' in about else ''}", options)))
+
+
+def _options(given: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} = {value}" for key, value in given.items())

@@ -60,6 +60,7 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
         "loss": losses.to_dict(net.loss),
         "architecture": networks.to_dict(net.architecture),
         "choice": None if net.choice is None else _choice(net.choice),
+        "made": net.made,
     }
     storage.write(path, "network", about, arrays)
 
@@ -150,6 +151,7 @@ def _rebuilt(
         # Files of the first format have none.
         recalibration=tuple(_record(Recalibration, part) for part in _parts(_under(arrays, "recalibration"))),
         densities=densities,
+        made=about.get("made", {}),
         **records,
     )
 

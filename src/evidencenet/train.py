@@ -3,8 +3,9 @@
 import operator
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from evidencenet.notices import log
 from evidencenet.novelty import FITTING_DRAWS, REFERENCE_DRAWS, Novelty, Seen
 from evidencenet.prepare import Augment, Draws, Prepared
 from evidencenet.progress import Progress
+from evidencenet.provenance import versions
 from evidencenet.recipe import MOST_OPERATIONS, Recipe
 from evidencenet.simulations import Simulations
 from evidencenet.training import Checkpoint, Trained, train_ensemble
@@ -116,6 +118,7 @@ def train(
         known = Known.of(sims, augment, seeds[0], two=isinstance(loss, losses.Asymmetric))
         if known.all:
             net, data = known.exact(members, seeds[0])
+            net = replace(net, made=_made(seed, augment, None))
             return net if data.moments is None else replace(net, novelty=_novelty(data, net))
         sims = known.classes
     job = _Job(losses.outputs(len(sims.names)), recipe or Recipe(), seeds[1], seeds[2])
@@ -143,7 +146,7 @@ def train(
         some = map_arrays(lambda array: array[::1000], sims.x)
         kept = Checkpoint(checkpoint, fingerprint(settings, sims.model, sims.log_weight, some))
     trained = job.fit(data, final, members, progress=progress, kept=kept)
-    net = _finished(sims, data, trained, choice)
+    net = replace(_finished(sims, data, trained, choice), made=_made(seed, augment, final))
     if learn_error:
         net = replace(net, errors=_error_model(job, net, data, final, trained, seeds[3], progress))
     if known is not None:
@@ -324,6 +327,18 @@ def _finished(sims: Simulations, data: Prepared, trained: Trained, choice: Choic
         history=trained.history,
         choice=choice,
     )
+
+
+def _made(seed: int, augment: Augment | None, recipe: Recipe | None) -> dict[str, Any]:
+    """Keep what another call would need to give the same network."""
+    given = {} if recipe is None else {item.name: getattr(recipe, item.name) for item in fields(recipe)}
+    return {
+        "seed": operator.index(seed),
+        # The architecture is a part of the network itself.
+        "recipe": {name: value for name, value in given.items() if name != "network"},
+        "augment": augment and getattr(augment, "__qualname__", type(augment).__name__),
+        "versions": versions(),
+    }
 
 
 def _novelty(data: Prepared, trained: Trained | EvidenceNetwork) -> Novelty:

@@ -1,7 +1,7 @@
 """`evidencenet validate`, `compare` and `report`: what a network is worth, and what it says."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -34,6 +34,9 @@ from evidencenet.cli.session import (
 )
 from evidencenet.comparison import against_first, beyond, log_k_text
 from evidencenet.progress import Progress
+
+# Each has its own figure and words on a page that is to be read.
+_MOST_ANSWERS = 20
 
 _Sims = Annotated[list[str], typer.Argument(metavar="SIMS", help=SIMS_HELP)]
 _Kept = Annotated[
@@ -92,19 +95,18 @@ def compare(
         network = en.load(net)
         observed = Observations.read(obs, network)
         rows = range(len(observed)) if row is None else [row]
-        answers = []
+        answers = {}
         with Progress("comparing", len(rows), enabled=run.progress and len(rows) > 100) as bar:
             for number in rows:
-                answers.append(observed.compare(network, number, given))
+                answers[number] = observed.compare(network, number, given)
                 bar.update(len(answers))
-        pairs = list(zip(rows, answers, strict=True))
         run.finish(
-            {"answers": [{"row": number, **answer.to_dict()} for number, answer in pairs]},
-            str(answers[0]) if len(answers) == 1 else _table(pairs),
+            {"answers": _rows(answers)},
+            str(answers[rows[0]]) if len(answers) == 1 else _table(answers),
             kept=out,
             made_from=made_from(net, obs),
         )
-        if any(_unlike(answer) for answer in answers):
+        if any(_unlike(answer) for answer in answers.values()):
             raise typer.Exit(NOT_ALIKE)
 
 
@@ -115,7 +117,7 @@ def report(
         list[str] | None, typer.Argument(metavar="SIMS", help=f"To validate on. {SIMS_HELP}")
     ] = None,
     observed: Annotated[
-        Path | None, typer.Option(metavar="OBS", help="A file of the observation to answer for.")
+        Path | None, typer.Option(metavar="OBS", help="A file of the observations to answer for.")
     ] = None,
     row: Row = None,
     prior: Prior = None,
@@ -130,32 +132,50 @@ def report(
 ) -> None:
     """Write one HTML page of the answer, the checks and the making.
 
-    It needs no network to be read. Without SIMS there are no checks, without --observed no answer.
+    It can be read offline. Without SIMS there are no checks, without --observed no answers. Each row of OBS
+    is answered for by itself.
     """
     given, shares = sources(sims or []), numbers(prior, "--prior")
     with session(context) as run:
         new_file(out, force)
         network = en.load(net)
-        answer = check = None
+        check, answers = None, {}
         if observed is not None:
             data = Observations.read(observed, network)
-            if row is None and len(data) > 1:
-                raise CommandError(f"{observed} holds {len(data):,} observations; --row says which is meant.")
-            answer = data.compare(network, row or 0, shares)
+            if row is None and len(data) > _MOST_ANSWERS:
+                raise CommandError(
+                    f"{observed} holds {len(data):,} observations, and a page at most {_MOST_ANSWERS}; --row "
+                    "says which is meant, and evidencenet compare answers for all."
+                )
+            rows = range(len(data)) if row is None else [row]
+            answers = {number: data.compare(network, number, shares) for number in rows}
         if sims:
             draws = en.Simulations.read(given, names=words(names), label=label)
             check = en.validate(network, draws)
-        en.write_report(out, network, check, answer, title=title)
+        files = {"Network": net, "Fresh draws": ", ".join(sims or []), "Observations": observed}
+        en.write_report(
+            out,
+            network,
+            check,
+            # A single observation needs no name.
+            list(answers.values()) if len(answers) < 2 else {f"row {i}": a for i, a in answers.items()},
+            title=title,
+            made={f"{what} read from": path for what, path in files.items() if path},
+        )
         run.finish(
             {
                 "out": str(out),
                 "validation": None if check is None else check.to_dict(),
-                "answer": None if answer is None else answer.to_dict(),
+                "answers": _rows(answers),
             },
             f"written to {out}",
             kept=record_of(out),
             made_from=made_from(net, given, observed or []),
         )
+
+
+def _rows(answers: dict[int, en.Comparison]) -> list[dict[str, Any]]:
+    return [{"row": number, **answer.to_dict()} for number, answer in answers.items()]
 
 
 def _unlike(answer: en.Comparison) -> bool:
@@ -164,14 +184,14 @@ def _unlike(answer: en.Comparison) -> bool:
     return not set(answer.warnings) <= set(beyond(answer.names, log_k, ranges))
 
 
-def _table(pairs: list[tuple[int, en.Comparison]]) -> str:
+def _table(answers: dict[int, en.Comparison]) -> str:
     """One line for each observation."""
-    names = pairs[0][1].names
+    names = next(iter(answers.values())).names
     width = max(len(name) for name in ("best model", *names))
     of = names[1] if len(names) == 2 else "each"
     last = f"natural log K of {of} against {names[0]}"
     lines = [f"{'row':>5}  {'best model':<{width}}  {'probability':<11}  {last}"]
-    for number, answer in pairs:
+    for number, answer in answers.items():
         best = answer.lead.best
         chance = wording.probability(float(answer.probabilities[best]))
         unlike = "; unlike the draws of every model" if _unlike(answer) else ""

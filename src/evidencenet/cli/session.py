@@ -10,7 +10,6 @@ import traceback
 import warnings
 from collections.abc import Callable, Generator
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,11 +18,11 @@ import typer
 import evidencenet as en
 from evidencenet.display import plain
 from evidencenet.notices import EvidenceWarning
+from evidencenet.provenance import versions
 
 # Exit codes beside 0, and 2 for a command that is not understood, which is typer's own.
 ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED = 1, 3, 4, 130
 
-_LIBRARIES = ("jax", "equinox", "optax", "numpy", "scipy")
 # What these say is meant for the user; anything else is a fault, of which only a traceback tells more.
 _PLAIN = (ValueError, TypeError, OSError, ImportError, MemoryError, en.SimulationError)
 
@@ -68,11 +67,7 @@ class Session:
             "command": self._command,
             "arguments": self._arguments,
             "folder": os.getcwd(),
-            "versions": {
-                "evidencenet": en.__version__,
-                "python": platform.python_version(),
-                **{library: version(library) for library in _LIBRARIES},
-            },
+            "versions": versions(),
             "platform": platform.platform(),
             "started": self._started.isoformat(timespec="seconds"),
             "seconds": round(time.perf_counter() - self._start, 3),

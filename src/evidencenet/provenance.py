@@ -1,0 +1,17 @@
+"""Which software made a result: what is needed, beside seed and settings, to make it again."""
+
+import platform
+from importlib.metadata import version
+
+from evidencenet._version import __version__
+
+_LIBRARIES = ("jax", "equinox", "optax", "numpy", "scipy")
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of this library, of Python, and of the libraries that the numbers come from."""
+    return {
+        "evidencenet": __version__,
+        "python": platform.python_version(),
+        **{library: version(library) for library in _LIBRARIES},
+    }
