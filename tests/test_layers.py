@@ -203,9 +203,15 @@ def test_what_a_set_network_sees_of_all_elements(number: int) -> None:
     np.testing.assert_allclose(spread, 0.5 * np.log(there.var(axis=0) + 1e-3), rtol=1e-4, atol=1e-5)
 
 
-def lag_products(network: Any, x: Any, channels: int) -> np.ndarray:
+def moments(network: Any, x: Any, channels: int) -> np.ndarray:
+    """Products by lag of values, and of these less their mean; then mean and spread: (lags + 1, 2, C)."""
     found = np.asarray(hidden(without(network, "pooled"), x))
-    return found[-network.lags * channels :].reshape(network.lags, channels)
+    return found[-2 * (network.lags + 1) * channels :].reshape(network.lags + 1, 2, channels)
+
+
+def correlated(x: np.ndarray, lags: int) -> np.ndarray:
+    # All of NumPy's products are in its middle and after.
+    return np.correlate(x, x, mode="full")[len(x) - 1 :][:lags] / len(x)
 
 
 @pytest.mark.parametrize(("length", "channels", "lags"), [(50, 1, 9), (20, 3, 9), (4, 2, 4)])
@@ -213,23 +219,41 @@ def test_lag_products_are_numpys(length: int, channels: int, lags: int) -> None:
     x = normal(length, channels)
     network = ConvolutionNetwork((length,), channels, 4, 5, 1, kernel=3, depth=2, parts=2, rng=rng())
     assert network.lags == lags
-    found = lag_products(network, x, channels)
-    # All of NumPy's products are in its middle and after.
-    wanted = [
-        np.correlate(x[:, c], x[:, c], mode="full")[length - 1 :][:lags] / length for c in range(channels)
-    ]
-    np.testing.assert_allclose(found, np.transpose(wanted), rtol=1e-4, atol=1e-5)
+    found = moments(network, x, channels)
+    for c in range(channels):
+        np.testing.assert_allclose(found[:-1, 0, c], correlated(x[:, c], lags), rtol=1e-4, atol=1e-5)
+        centred = x[:, c] - x[:, c].mean()
+        np.testing.assert_allclose(found[:-1, 1, c], correlated(centred, lags), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[-1, 0], x.mean(axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[-1, 1], 0.5 * np.log(x.var(axis=0) + 1e-3), rtol=1e-3)
 
 
 def test_lag_products_of_what_is_there() -> None:
     x = {"mask": np.arange(12) < 8, "x": normal(12)}
     network = ConvolutionNetwork((12,), 1, 4, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
     short = x["x"][:8].astype(np.float64)
-    wanted = [float(short[lag:] @ short[: 8 - lag]) / 8 for lag in range(9)]
-    np.testing.assert_allclose(lag_products(network, x, 1)[:, 0], wanted, rtol=1e-4, atol=1e-6)
+    found = moments(network, x, 1)
+    for i, values in enumerate((short, short - short.mean())):
+        wanted = np.append(correlated(values, 9), 0)[:9]
+        np.testing.assert_allclose(found[:-1, i, 0], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[-1, :, 0], [short.mean(), 0.5 * np.log(short.var() + 1e-3)], rtol=1e-3)
     # A control: where the mask is turned round, others are there.
     other = {**x, "mask": ~x["mask"]}
-    assert np.abs(lag_products(network, other, 1)[0, 0] - wanted[0]) > 0.01
+    assert np.abs(moments(network, other, 1)[0, 0, 0] - found[0, 0, 0]) > 0.01
+
+
+def test_what_may_be_at_any_place() -> None:
+    """The largest of the averages counts odds: it is the logarithm of their mean over all places."""
+    x, width = normal(10), 4
+    network = ConvolutionNetwork((10,), 1, width, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
+    mean, square, odds = np.asarray(hidden(without(network, "pooled"), x))[: 3 * width].reshape(3, width)
+    assert np.all(odds > mean)
+    # To third order in what is small: log E[exp h] = E[h] + Var[h]/2.
+    np.testing.assert_allclose(odds - mean, (square - mean**2) / 2, rtol=0.5)
+    padded = {"mask": np.arange(14) < 10, "x": np.append(x, np.full(4, 7.0, np.float32))}
+    longer = ConvolutionNetwork((14,), 1, width, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
+    again = np.asarray(hidden(without(longer, "pooled"), padded))[: 3 * width]
+    np.testing.assert_allclose(again, np.concatenate([mean, square, odds]), rtol=1e-4, atol=1e-6)
 
 
 def test_images_have_no_lags() -> None:

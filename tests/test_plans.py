@@ -128,6 +128,7 @@ def rounds(options: list[Any], **changes: Any) -> list[Callable[[Plan], list[Pla
     usual: dict[str, Any] = {
         "numbers": 20,
         "squashes": [False],
+        "whitens": [False],
         "baselines": [True, False],
         "loss": None,
         "learned": lambda plan: True,
@@ -144,6 +145,21 @@ def test_inputs_come_first() -> None:
         (True, False),
     ]
     assert {(plan.network, plan.loss) for plan in inputs(FIRST)} == {(Dense(), losses.Logistic())}
+
+
+def test_correlated_inputs_are_whitened_too() -> None:
+    inputs, kinds, settings, _ = rounds([Dense(), DeepSet()], whitens=[False, True])
+    assert [(plan.whiten, plan.baseline) for plan in inputs(FIRST)] == [
+        (False, True),
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+    # Places that were mixed are not alike.
+    best = replace(FIRST, whiten=True)
+    assert [(plan.network, plan.whiten) for plan in kinds(best)] == [(Dense(), True), (DeepSet(), False)]
+    assert replace(best, whiten=False) in settings(best)
+    assert str(best) == "Dense, standardised, whitened, Logistic, on Gaussians"
 
 
 def test_then_networks_with_either_scaling() -> None:

@@ -1,5 +1,6 @@
 """Draws on their way to the networks: which are held out, and what is done to them."""
 
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from scipy.special import expit
 import evidencenet as en
 from evidencenet.choice import Plan
 from evidencenet.losses import Asymmetric, Logistic
+from evidencenet.moments import flat
 from evidencenet.networks import DeepSet, Dense, Table
 from evidencenet.prepare import Draws, augmented
 
@@ -227,3 +229,61 @@ def test_bad_augmentations(augment: Any, error: type[Exception], message: str) -
 def test_too_few_draws() -> None:
     with pytest.raises(ValueError, match=r"model 'M2' has 4 draws, too few to keep a fraction of 0\.1"):
         Draws.of(sims(20), 0.1, None, 1)
+
+
+# --- Correlated numbers ----------------------------------------------------------------------------------
+
+
+def lifted(n: int, level: float, form: str = "vector") -> Any:
+    """White noise, or noise in which each number is like the one before, on a common level that varies."""
+    rng = np.random.default_rng(3)
+    noise, model = rng.normal(size=(n, 12)), np.arange(n) % 2
+    like = (noise + np.roll(noise, 1, axis=1)) / np.sqrt(2)
+    x = np.where(model[:, None] == 1, like, noise) + level * rng.normal(size=(n, 1))
+    return en.Simulations({"a": x[:, :5], "b": x[:, 5:]} if form == "dict" else x, model)
+
+
+@pytest.mark.parametrize("form", ["vector", "dict"])
+def test_correlations_are_noticed_and_taken_out(form: str) -> None:
+    draws = Draws.of(lifted(5_000, 10.0, form), 0.1, None, seed=1)
+    assert draws.is_correlated()
+    data = draws.prepared(Plan(Dense(), Logistic(), whiten=True))
+    x = flat(data.scaling(draws.x))
+    # Fitted to 4,500 draws, judged on 5,000: correlations have an error of 1/√5000.
+    np.testing.assert_allclose(np.cov(x, rowvar=False), np.eye(12), atol=6 / np.sqrt(5_000))
+    plain = flat(draws.prepared(Plan(Dense(), Logistic())).scaling(draws.x))
+    assert np.abs(np.cov(plain, rowvar=False) - np.eye(12)).max() > 0.9
+    # Each number is still nearest to itself.
+    both = np.corrcoef(plain - plain.mean(axis=1, keepdims=True), x, rowvar=False)[:12, 12:]
+    np.testing.assert_array_equal(np.argmax(np.abs(both), axis=1), np.arange(12))
+
+
+def test_where_there_is_nothing_to_take_out() -> None:
+    assert not Draws.of(lifted(5_000, 1.0), 0.1, None, seed=1).is_correlated()
+    # Constants, copies, and masks are no reason.
+    rng = np.random.default_rng(4)
+    x, model = rng.normal(size=(2_000, 3)), np.arange(2_000) % 2
+    for other in (np.zeros((2_000, 1)), x[:, :1], 1e6 * x[:, :1]):
+        some = en.Simulations(np.concatenate([x, other], axis=1), model)
+        assert not Draws.of(some, 0.1, None, seed=1).is_correlated()
+    level = x[:, :1] + 0.01 * rng.normal(size=(2_000, 5))
+    masked = en.Simulations({"x": level, "mask": np.ones((2_000, 5), bool)}, model)
+    assert not Draws.of(masked, 0.1, None, seed=1).is_correlated()
+    assert Draws.of(en.Simulations(level, model), 0.1, None, seed=1).is_correlated()
+
+
+def test_the_default_call_takes_correlations_out_where_that_helps(tmp_path: Path) -> None:
+    """A large common level hides what the numbers say of each other."""
+    sims = lifted(10_000, 30.0)
+    net = en.train(
+        sims, network=Dense(hidden=32), baseline=False, members=1, learn_error=False, progress=False
+    )
+    assert net.choice is not None
+    scores = {trial.plan: trial.score for trial in net.choice.trials}
+    name = "Dense(hidden=32), standardised, whitened, Logistic"
+    assert "whitened" in net.choice.taken
+    # Knowing nothing scores log 2 = 0.693. Errors of scores are 0.01 or so.
+    assert scores[name] < scores["Dense(hidden=32), standardised, Logistic"] - 0.1
+    net.save(tmp_path / "white.evnet")
+    back = en.load(tmp_path / "white.evnet")
+    np.testing.assert_array_equal(back.log_bayes_factor(sims.x), net.log_bayes_factor(sims.x))

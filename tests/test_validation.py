@@ -231,14 +231,50 @@ def test_weights_that_leave_nothing(small: Case) -> None:
         en.validate(small.net, sims)
 
 
-def test_range_of_any_pair(three: Case) -> None:
+def test_any_pair(three: Case) -> None:
     check = en.validate(three.net, three.fresh)
-    assert check.pair_range(2, 0) == check.ranges[1]
-    names = three.net.names
-    assert check.pair_range(names[2], names[1]).n == (three.fresh.counts[1], three.fresh.counts[2])
-    assert check.pair_range(1, 2) == check.pair_range(2, 1).reversed()
+    names, counts = three.net.names, three.fresh.counts
+    assert check.pair(2, 0).range == check.ranges[1]
+    assert check.pair(2, 0).moments == check.moments[1]
+    assert check.pair(names[2], names[1]).range.n == (counts[1], counts[2])
+    assert check.pair(1, 2).range == check.pair(2, 1).range.reversed()
+    assert [(pair.model, pair.against) for pair in check.pairs] == [
+        (names[1], names[0]),
+        (names[2], names[0]),
+        (names[2], names[1]),
+    ]
     with pytest.raises(ValueError, match="there is no model 3"):
-        check.pair_range(3, 0)
+        check.pair(3, 0)
+    with pytest.raises(ValueError, match="wanted two models"):
+        check.pair(1, 1)
+
+
+def test_coverage_of_every_pair(three: Case) -> None:
+    check = en.validate(three.net, three.fresh)
+    rows = check.to_dataframe(by="pair")
+    assert list(rows["draws"]) == [sum(three.fresh.counts[i] for i in p) for p in ((0, 1), (0, 2), (1, 2))]
+    # All three pass at 1% together; log K of one model that is too large is noticed in its own pairs.
+    assert rows["coverage_p"].min() > 0.01 / 3
+    assert rows["turing_good_p"].min() > 0.01 / 3
+    wrong = check.log_k.copy()
+    wrong[:, 2] += 1.0
+    off = replace(check, log_k=wrong).to_dataframe(by="pair")
+    np.testing.assert_array_equal(off["coverage_p"].to_numpy() < 1e-4, [False, True, True])
+    assert off["coverage_p"].iloc[0] == rows["coverage_p"].iloc[0]
+
+
+def test_every_model(three: Case) -> None:
+    check = en.validate(three.net, three.fresh)
+    rows = check.to_dataframe(by="model")
+    assert list(rows.index) == list(three.net.names)
+    assert list(rows["coverage_p"]) == [test.p_value for test in check.coverages]
+    assert rows["mean_probability"].sum() == pytest.approx(1)
+    # A share of n draws has an error below 0.5/√n.
+    np.testing.assert_allclose(
+        rows["mean_probability"], rows["share"], atol=4 * 0.5 / np.sqrt(len(check.label))
+    )
+    with pytest.raises(ValueError, match='wanted "check", "model" or "pair"'):
+        check.to_dataframe(by="draw")  # type: ignore[arg-type]
 
 
 def test_too_few_draws(small: Case) -> None:

@@ -29,6 +29,8 @@ class Plan:
         What is trained.
     squash
         Whether inputs are scaled by asinh.
+    whiten
+        Whether correlations of the inputs are taken out.
     baseline
         Whether the networks correct Gaussians.
     weight_decay
@@ -40,12 +42,13 @@ class Plan:
     squash: bool = False
     baseline: bool = False
     weight_decay: float | None = None
+    whiten: bool = False
 
     def __str__(self) -> str:
-        scaling = "asinh" if self.squash else "standardised"
         parts = [
             _short(self.network),
-            scaling,
+            "asinh" if self.squash else "standardised",
+            *(["whitened"] if self.whiten else []),
             _short(self.loss),
             *(["on Gaussians"] if self.baseline else []),
             *([] if self.weight_decay is None else [f"weight decay {self.weight_decay:g}"]),

@@ -20,6 +20,8 @@ AXIS = "batch"
 _FREQUENCIES = (0.5, 20.0)
 # Values of a series up to so many places apart, less one, are multiplied.
 _LAGS = 9
+# The logarithm of nothing, as far as a sum of exponentials can tell; infinity would have no gradient.
+_NOWHERE = -1e9
 # Small raw outputs to begin with: the first guess is the offset.
 _FIRST = 0.1
 
@@ -256,12 +258,13 @@ class ConvolutionNetwork(eqx.Module):
         rng: np.random.Generator,
     ) -> None:
         self.window = (kernel,) * len(places)
-        sizes = [channels + 1, *[width] * depth]
+        series = len(places) == 1
+        sizes = [(1 + series) * channels + 1, *[width] * depth]
         self.layers = [Linear(kernel ** len(places) * a, b, rng) for a, b in itertools.pairwise(sizes)]
         # Every layer after the first halves the number of places; a part without any has no average.
         self.parts = min(parts, -(-places[0] // 2 ** (depth - 1)))
-        self.lags = min(_LAGS, places[0]) if len(places) == 1 else 0
-        pooled = (2 + self.parts) * width + self.lags * channels
+        self.lags = min(_LAGS, places[0]) if series else 0
+        pooled = (3 + self.parts) * width + 2 * (self.lags + series) * channels
         self.pooled = Layers((pooled, hidden, hidden), rng)
         self.last = Linear(hidden, outputs, rng)
 
@@ -270,11 +273,9 @@ class ConvolutionNetwork(eqx.Module):
         values, mask = elements(x) if len(self.window) == 1 else (x, None)
         there = jnp.ones(values.shape[:-1]) if mask is None else mask.astype(values.dtype)
         values = values * there[..., None]
-        number = jnp.maximum(jnp.sum(there), 1)
-        # Products of values so many places apart, the sufficient statistics of a stationary normal series.
-        products = [
-            jnp.sum(values[lag:] * values[: len(values) - lag], axis=0) / number for lag in range(self.lags)
-        ]
+        products: list[jax.Array] = []
+        if self.lags:
+            values, products = self._moments(values, there)
         # A channel of ones tells inside from padding.
         h = jnp.concatenate([values, there[..., None]], axis=-1)
         for i, layer in enumerate(self.layers):
@@ -285,8 +286,27 @@ class ConvolutionNetwork(eqx.Module):
         number = jnp.maximum(jnp.sum(there), 1)
         axes = tuple(range(h.ndim - 1))
         means = [jnp.sum(h, axis=axes) / number, jnp.sum(h * h, axis=axes) / number]
+        # What may be at any place, but at one only: the odds of the places add up, not their logarithms.
+        inside = jnp.where(there[..., None] > 0, h, _NOWHERE)
+        means.append(jax.nn.logsumexp(inside, axis=axes) - jnp.log(number))
         means += [jnp.mean(part, axis=0) for part in jnp.array_split(h, self.parts)] if self.parts else []
         return self.pooled(jnp.concatenate(means + products))
+
+    def _moments(self, values: jax.Array, there: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
+        """Put values beside their differences from the mean, and average products of those some places apart.
+
+        These are the sufficient statistics of a stationary normal series, whether its level is known or not.
+        """
+        number = jnp.maximum(jnp.sum(there), 1)
+        mean = jnp.sum(values, axis=0) / number
+        centred = (values - mean) * there[:, None]
+        both = jnp.concatenate([values, centred], axis=-1)
+        products = [
+            jnp.sum(both[lag:] * both[: len(both) - lag], axis=0) / number for lag in range(self.lags)
+        ]
+        # The floor keeps the logarithm of a spread finite where all values are the same.
+        spread = 0.5 * jnp.log(jnp.sum(jnp.square(centred), axis=0) / number + 1e-3)
+        return both, [*products, mean, spread]
 
     def __call__(self, x: Any) -> jax.Array:
         """Raw outputs of one draw."""

@@ -12,6 +12,8 @@ _BLOCK_ROWS = 20_000
 
 # Above this many numbers in a draw, covariances take too long to compare and too much room in a file.
 LARGEST = 600
+# Directions whose variance is a smaller part of the largest do not vary, but for rounding.
+SMALLEST = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +62,7 @@ def flat(x: Data, axes: int = 1) -> np.ndarray:
 def inverse_root(matrix: np.ndarray) -> np.ndarray:
     """Inverse square root of a covariance; directions in which nothing varies are left out."""
     value, vector = np.linalg.eigh(matrix)
-    keep = value > max(1e-6 * value[-1], 1e-300)
+    keep = value > max(SMALLEST * value[-1], 1e-300)
     return (vector[:, keep] / np.sqrt(value[keep])) @ vector[:, keep].T
 
 

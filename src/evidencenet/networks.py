@@ -147,8 +147,8 @@ class Table:
 class Sequence:
     """Ordered data: convolutions along the first axis, then averages over all of it and over its parts.
 
-    Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. The mean products of
-    values up to eight places apart are given too.
+    Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Mean and spread of the
+    series, its values less the mean, and the mean products of values up to eight places apart are given too.
 
     Parameters
     ----------

@@ -58,6 +58,7 @@ def rounds(
     *,
     numbers: int,
     squashes: list[bool],
+    whitens: list[bool],
     baselines: list[bool],
     loss: losses.Loss | None,
     learned: Callable[[Plan], bool],
@@ -70,7 +71,7 @@ def rounds(
         Architectures; a single one is fixed, and so are its settings.
     numbers
         In one draw.
-    squashes, baselines
+    squashes, whitens, baselines
         Ways to treat the inputs.
     loss
         None if it is free.
@@ -80,23 +81,33 @@ def rounds(
     """
 
     def inputs(plan: Plan) -> list[Plan]:
-        return [replace(plan, squash=squash, baseline=base) for squash in squashes for base in baselines]
+        return [
+            replace(plan, squash=squash, whiten=whiten, baseline=base)
+            for whiten in whitens
+            for squash in squashes
+            for base in baselines
+        ]
 
     def kinds(plan: Plan) -> list[Plan]:
         found = []
         for network in options:
             # Networks that treat all places alike know second moments by themselves, and more than those of
-            # the Gaussians are hard to take back.
+            # the Gaussians are hard to take back; and places that were mixed are not alike.
             alike = isinstance(network, networks.PLACE_BLIND) and False in baselines
             base = False if alike else plan.baseline
+            whiten = plan.whiten and not alike
             # What one network makes of outliers says little about another.
-            found += [replace(plan, network=network, squash=squash, baseline=base) for squash in squashes]
+            found += [
+                replace(plan, network=network, squash=squash, whiten=whiten, baseline=base)
+                for squash in squashes
+            ]
         return found
 
     def settings(plan: Plan) -> list[Plan]:
         if not learned(plan):
             return []
         again = [plan, *(replace(plan, baseline=base) for base in baselines if base != plan.baseline)]
+        again += [replace(plan, whiten=whiten) for whiten in whitens if whiten != plan.whiten]
         if len(options) == 1:
             return again
         decay = 0.1 if isinstance(plan.network, networks.SHARED_WEIGHTS) else 0.01

@@ -11,7 +11,7 @@ from evidencenet.batches import Chunk, Shuffled, in_blocks
 from evidencenet.choice import Plan
 from evidencenet.data import Data, arrays_of, as_data, layout, layout_text, map_arrays
 from evidencenet.errors import relabel
-from evidencenet.moments import LARGEST, Moments
+from evidencenet.moments import LARGEST, SMALLEST, Moments, flat, inverse_root
 from evidencenet.recipe import Recipe
 from evidencenet.scaling import Scaling, has_outliers
 from evidencenet.simulation_fields import alike
@@ -26,6 +26,8 @@ _FOLDS = 8
 # The scale of the data need not be known better than to a few parts in a thousand.
 _SCALING_DRAWS = 100_000
 _OUTLIER_DRAWS = 10_000
+# Ratio of variances above which combinations of numbers are taken for unlike.
+_CORRELATED = 100.0
 # Fewer draws than this are not taken for all.
 _LEAST_RELABELLED = 2_000
 
@@ -106,6 +108,20 @@ class Draws:
         """Say whether some numbers often lie far out."""
         return has_outliers(map_arrays(lambda array: array[self.training[:_OUTLIER_DRAWS]], self.x))
 
+    def is_correlated(self) -> bool:
+        """Say whether the numbers of a draw are correlated so much that networks may see little else.
+
+        That is, whether some combination of them varies a hundred times as much as another, constants apart.
+        Draws with masks, or of very many numbers, are left as they are.
+        """
+        if self.features > LARGEST or any(array.dtype == bool for array in arrays_of(self.x)):
+            return False
+        some = map_arrays(lambda array: array[self.training[:_OUTLIER_DRAWS]], self.x)
+        # Squashed, so that single outliers do not decide.
+        value = np.linalg.eigvalsh(_covariance(Scaling.fit(some, squash=True)(some)))
+        varying = value[value > SMALLEST * value[-1]]
+        return len(varying) > 1 and bool(varying[-1] > _CORRELATED * varying[0])
+
     @property
     def effective(self) -> float:
         """How many training draws of equal weight these are worth."""
@@ -138,6 +154,9 @@ class Draws:
             # The last axis of a table is one of places, not of channels.
             some = some[..., None]
         scaling = Scaling.fit(some, squash=plan.squash, shared=shared)
+        if plan.whiten:
+            root = inverse_root(_covariance(scaling(some)))
+            scaling = replace(scaling, whitening=root.astype(np.float32))
         prior = None if isinstance(plan.loss, losses.Asymmetric) else self.log_shares
         bare = Prepared(self, plan, scaling, prior, None, None)
         if self.features > LARGEST:
@@ -197,6 +216,11 @@ class Prepared:
         shape = (len(arrays_of(scaled)[0]), len(self.prior))
         offset = np.broadcast_to(self.draws.log_odds.astype(np.float32), shape)
         return scaled, offset if self.baseline is None else offset + self.baseline(scaled)
+
+
+def _covariance(x: Data) -> np.ndarray:
+    """Covariance of all numbers of the draws, (d, d)."""
+    return np.atleast_2d(np.cov(flat(x).astype(np.float64), rowvar=False))
 
 
 def augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:

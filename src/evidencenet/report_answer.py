@@ -98,7 +98,7 @@ def _reach(
     """Return the range of fresh draws, if only they confirm this log K of two models; else that given."""
     if check is None or held.contains(log_k):
         return held
-    fresh = _moved(check.pair_range(above, below), net, above, below)
+    fresh = _moved(check.pair(above, below).range, net, above, below)
     return fresh if fresh.contains(log_k) else held
 
 

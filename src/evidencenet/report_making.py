@@ -74,7 +74,8 @@ def making(net: EvidenceNetwork, known: Mapping[str, Any]) -> dict[str, str]:
         "Architecture": _described(networks.to_dict(net.architecture)),
         "Loss": _described(losses.to_dict(net.loss)),
         "Baseline": "none" if net.baseline is None else "Gaussians fitted to the draws of each model",
-        "Scaling": f"each number of a draw {'by asinh' if net.scaling.squash else 'standardised'}",
+        "Scaling": f"each number of a draw {'by asinh' if net.scaling.squash else 'standardised'}"
+        + ("" if net.scaling.whitening is None else "; correlations taken out"),
         "Error of log K": "the jackknife over the members" if net.errors is None else _LEARNED,
         "Recalibration": _recalibration(net),
         **_made(net.made),

@@ -29,6 +29,8 @@ class Scaling:
         Where log x is taken before, boolean, likewise.
     squash
         Whether asinh is taken after: numbers of order one stay, large ones grow like their logarithm.
+    whitening
+        A matrix (d, d) that the d numbers of a draw are multiplied by last, or None.
 
     Examples
     --------
@@ -43,6 +45,7 @@ class Scaling:
     factor: Any
     logarithm: Any
     squash: bool = False
+    whitening: np.ndarray | None = None
 
     @staticmethod
     def fit(x: Data, *, squash: bool = False, shared: bool = False) -> "Scaling":
@@ -69,6 +72,11 @@ class Scaling:
 
     def __call__(self, x: Data) -> Data:
         """Scale a batch; float32, shapes as given."""
+        scaled = self._each(x)
+        return scaled if self.whitening is None else _mixed(scaled, self.whitening)
+
+    def _each(self, x: Data) -> Data:
+        """Scale each number by itself."""
         if isinstance(x, dict):
             scaled = {
                 key: _apply(x[key], shift, self.factor[key], self.logarithm[key], self.squash)
@@ -85,17 +93,30 @@ class Scaling:
             tree = getattr(self, part)
             leaves = tree if isinstance(tree, dict) else {"": tree}
             found |= {f"{part}/{key}": leaf for key, leaf in leaves.items() if leaf is not None}
-        return found
+        return found if self.whitening is None else {**found, "whitening": self.whitening}
 
     @staticmethod
     def from_arrays(arrays: dict[str, np.ndarray], keys: tuple[str, ...] | None, squash: bool) -> "Scaling":
         """Rebuild from `arrays`; `keys` are those of dict data, masks included, else None."""
         if keys is None:
             shift, factor, logarithm = (arrays[f"{part}/"] for part in _PARTS)
-            return Scaling(shift, factor, logarithm, squash)
+            return Scaling(shift, factor, logarithm, squash, arrays.get("whitening"))
         trees = ({key: arrays.get(f"{part}/{key}") for key in keys} for part in _PARTS)
         shift_tree, factor_tree, logarithm_tree = trees
-        return Scaling(shift_tree, factor_tree, logarithm_tree, squash)
+        return Scaling(shift_tree, factor_tree, logarithm_tree, squash, arrays.get("whitening"))
+
+
+def _mixed(x: Data, matrix: np.ndarray) -> Data:
+    """Multiply all numbers of each draw by a matrix; shapes stay."""
+    arrays = arrays_of(x)
+    rows = len(arrays[0])
+    columns = [array.reshape(rows, -1) for array in arrays]
+    mixed = (columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)) @ matrix
+    ends = np.cumsum([part.shape[1] for part in columns])[:-1]
+    parts = [
+        part.reshape(array.shape) for part, array in zip(np.split(mixed, ends, axis=1), arrays, strict=True)
+    ]
+    return dict(zip(x, parts, strict=True)) if isinstance(x, dict) else parts[0]
 
 
 def _mask(x: dict[str, np.ndarray]) -> np.ndarray | None:

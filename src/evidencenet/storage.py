@@ -11,7 +11,7 @@ import numpy as np
 from evidencenet._version import __version__
 
 # Raised whenever a file written by this version could be misread by an older one.
-FORMAT = 4
+FORMAT = 5
 _KEY = "evidencenet"
 
 

@@ -227,6 +227,7 @@ def _chosen(
         options,
         numbers=draws.features,
         squashes=[False, True] if few.has_outliers() else [False],
+        whitens=[False, True] if few.is_correlated() else [False],
         baselines=baselines,
         loss=loss,
         learned=learned.__contains__,

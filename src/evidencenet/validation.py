@@ -1,13 +1,15 @@
 """Check a network on draws it has never seen."""
 
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from evidencenet.checks import Check, coverages, examine
-from evidencenet.coverage import Coverage
+from evidencenet.coverage import Coverage, coverage
 from evidencenet.data import index_of, kind_of
 from evidencenet.display import card, frame, plain
 from evidencenet.estimator import EvidenceNetwork
@@ -21,6 +23,43 @@ if TYPE_CHECKING:
 _INDENT = 25
 # Fewer draws of a model are left of weighted ones than any check can use.
 _LEAST_DRAWS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What the fresh draws of two models say about the log K of the one against the other.
+
+    Attributes
+    ----------
+    model, against
+        The names of the two.
+    coverage
+        The blind coverage test of `model`.
+    moments
+        The half-order Turing–Good check.
+    range
+        The log K that these draws can vouch for.
+    """
+
+    model: str
+    against: str
+    coverage: Coverage
+    moments: TuringGood
+    range: Range
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, one level deep."""
+        return {
+            "model": self.model,
+            "against": self.against,
+            "draws": self.coverage.n,
+            "coverage_p": self.coverage.p_value,
+            "mean_residual": self.coverage.mean_residual,
+            "std_residual": self.coverage.std_residual,
+            "turing_good_p": self.moments.p_value,
+            "low": self.range.low,
+            "high": self.range.high,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,10 +109,20 @@ class Validation:
         """`ranges`; for two models the only one."""
         return self.ranges[0] if len(self.names) == 2 else self.ranges
 
-    def pair_range(self, model: int | str, against: int | str) -> Range:
-        """Return the log K of any two models that these draws can vouch for."""
-        pair = index_of(model, self.names), index_of(against, self.names)
-        return validated_range(*_of_pair(self.log_k, self.label, *pair))
+    def pair(self, model: int | str, against: int | str) -> Pair:
+        """Return what the draws of any two models say about the log K of the one against the other."""
+        above, below = index_of(model, self.names), index_of(against, self.names)
+        if above == below:
+            raise ValueError(f"model and against are both {self.names[above]!r}; wanted two models.")
+        some = _of_pair(self.log_k, self.label, above, below)
+        return Pair(
+            self.names[above], self.names[below], coverage(*some), turing_good(*some), validated_range(*some)
+        )
+
+    @property
+    def pairs(self) -> "tuple[Pair, ...]":
+        """Every two models, the later against the earlier."""
+        return tuple(self.pair(b, a) for a, b in combinations(range(len(self.names)), 2))
 
     @property
     def passed(self) -> bool:
@@ -133,12 +182,34 @@ class Validation:
                 "coverage_p_values": [test.p_value for test in self.coverages],
                 "ranges": [None if r.empty else {"low": r.low, "high": r.high} for r in self.ranges],
                 "turing_good": [asdict(moment) for moment in self.moments],
+                "pairs": [pair.to_dict() for pair in self.pairs],
             }
         )
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row a check, by its name: verdict, finding and advice."""
-        return frame([asdict(check) for check in self.checks], "name")
+    def to_dataframe(self, by: Literal["check", "model", "pair"] = "check") -> "pandas.DataFrame":
+        """Return one row a check: verdict, finding and advice; or one a model, or a pair of models."""
+        if by == "check":
+            return frame([asdict(check) for check in self.checks], "name")
+        if by == "pair":
+            return frame([pair.to_dict() for pair in self.pairs], "model")
+        if by == "model":
+            return frame(self._models(), "model")
+        raise ValueError(f'by = {by!r}; wanted "check", "model" or "pair".')
+
+    def _models(self) -> list[dict[str, Any]]:
+        shares = np.bincount(self.label, minlength=len(self.names)) / len(self.label)
+        predicted = softmax(self.log_k + np.log(shares), axis=1).mean(axis=0)
+        return [
+            {
+                "model": name,
+                "draws": int(np.sum(self.label == k)),
+                "share": shares[k],
+                "mean_probability": predicted[k],
+                # Of two models the test of the one is that of the other.
+                "coverage_p": self.coverages[k if len(self.coverages) > 1 else 0].p_value,
+            }
+            for k, name in enumerate(self.names)
+        ]
 
     def plot(self, axes: Any = None) -> Any:
         """Draw the coverage test, its residuals, and log K under each model, on three axes; returns them."""
