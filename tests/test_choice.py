@@ -176,8 +176,8 @@ def test_the_default_call_chooses(default: Case) -> None:
     # A simpler plan is kept if it is worse by no more than chance: errors of differences are 0.001 or so.
     assert scores[choice.taken] < min(scores.values()) + 0.003
     assert scores[choice.taken] < scores["Dense, asinh, Logistic"] - 0.03
-    # Two scalings, whitened or not, with and without a baseline; three other networks with either scaling; then
-    # the best one with a baseline, whitened, and with another decay; and three other losses.
+    # Two scalings, whitened or not, with and without a baseline; three other networks with either scaling;
+    # then the best one with a baseline, whitened, and with another decay; and three other losses.
     assert len(scores) == len(choice.trials) == 8 + 6 + 3 + 3
     for trial in choice.trials:
         assert f"{trial.plan} " in str(choice)

@@ -16,6 +16,7 @@ ROOT = Path(en.__file__).parent
 ORDER = [
     "_version",
     "provenance",
+    "compiled",
     "notices",
     "progress",
     "wording",

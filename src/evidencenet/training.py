@@ -17,6 +17,7 @@ from scipy.special import log_softmax
 
 from evidencenet import checkpoints, networks
 from evidencenet.batches import Chunk, Source
+from evidencenet.compiled import compiled
 from evidencenet.display import by_row, frame
 from evidencenet.progress import Progress
 from evidencenet.recipe import Recipe
@@ -188,8 +189,8 @@ def train_ensemble(
 
     one = member(*starts[0])
     step = partial(_train_chunk, fixed, loss, optimiser, recipe.average * source.steps)
-    train = jax.jit(step, donate_argnums=0).lower(one, chunk).compile()
-    judge = jax.jit(partial(_log_odds, fixed, loss)).lower(1.0, one.weights, one.state, held_out).compile()
+    train = compiled(step, one, chunk, donate_argnums=0)
+    judge = compiled(partial(_log_odds, fixed, loss), 1.0, one.weights, one.state, held_out)
     compile_seconds = time.perf_counter() - clock
     labels = np.ravel(held_out.label)
 
