@@ -1,6 +1,7 @@
 """Absolute evidence against closed forms, with its error; evidences of two models make a log K."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -172,3 +173,48 @@ def test_bad_input() -> None:
     ):
         with pytest.raises(ValueError, match=f"{model.name}.*{why}.*give a reference"):
             en.absolute_evidence(model, 500, progress=False)
+
+
+# --- Files -----------------------------------------------------------------------------------------------
+
+
+def test_saved_and_loaded(
+    series: tuple[en.problems.Problem, en.Evidence, en.Evidence], tmp_path: Path
+) -> None:
+    problem, evidence, _ = series
+    evidence.save(tmp_path / "null.evnet")
+    back = en.Evidence.load(tmp_path / "null.evnet")
+    assert str(back) == str(evidence)
+    x = fresh(problem, 0, 100)
+    for name in ("log_evidence", "error", "inside"):
+        np.testing.assert_array_equal(getattr(back, name)(x), getattr(evidence, name)(x))
+    with pytest.raises(ValueError, match=r"null.evnet is a file of evidence, not of network"):
+        en.load(tmp_path / "null.evnet")
+
+
+def test_a_reference_of_ones_own_is_asked_for(tmp_path: Path) -> None:
+    wide = en.Model(
+        "wide",
+        lambda rng, n: 2 * rng.normal(size=(n, 1)),
+        log_density=lambda x: norm(scale=2).logpdf(x)[:, 0],
+    )
+    model = en.Model("narrow", lambda rng, n: rng.normal(size=(n, 1)))
+    evidence = en.absolute_evidence(model, 3_000, reference=wide, baseline=True, **QUICK)
+    evidence.save(tmp_path / "some.evnet")
+    with pytest.raises(ValueError, match=r"learned against the model 'wide'.*none was given"):
+        en.Evidence.load(tmp_path / "some.evnet")
+    with pytest.raises(ValueError, match="got 'narrow'"):
+        en.Evidence.load(tmp_path / "some.evnet", reference=model)
+    back = en.Evidence.load(tmp_path / "some.evnet", reference=wide)
+    x = np.linspace(-2, 2, 7)[:, None]
+    np.testing.assert_array_equal(back.log_evidence(x), evidence.log_evidence(x))
+
+
+def test_what_is_known_needs_no_file(tmp_path: Path) -> None:
+    density = en.Model(
+        "known", lambda rng, n: rng.normal(size=(n, 1)), log_density=lambda x: norm.logpdf(x)[:, 0]
+    )
+    evidence = en.absolute_evidence(density, 100, progress=False)
+    with pytest.raises(ValueError, match="nothing was learned that a file could keep"):
+        evidence.save(tmp_path / "known.evnet")
+    assert not list(tmp_path.iterdir())

@@ -70,6 +70,7 @@ ORDER = [
     "saving",
     "train",
     "absolute",
+    "absolute_saving",
     "validation",
     "alpha",
     "hypothesis",
@@ -117,7 +118,7 @@ ORDER = [
 ]
 
 # Records offer to draw or to save themselves: these they import when asked.
-ON_DEMAND = {"plots", "extension_plots", "saving"}
+ON_DEMAND = {"plots", "extension_plots", "saving", "absolute_saving"}
 
 
 def name_of(path: Path) -> str:

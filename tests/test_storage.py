@@ -101,7 +101,7 @@ def test_newer_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_file_that_holds_something_else(tmp_path: Path) -> None:
-    with pytest.raises(storage.FileError, match="holds a network, not a checkpoint"):
+    with pytest.raises(storage.FileError, match="is a file of network, not of checkpoint"):
         storage.read(written(tmp_path), "checkpoint")
 
 

@@ -1,5 +1,6 @@
 """The evidence itself: log p(x|M) of one model, learned against a reference whose density is known."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from textwrap import fill
@@ -121,6 +122,28 @@ class Evidence:
             )
         value = difference(self.log_evidence(x), against.log_evidence(x))
         return Estimate(value, np.hypot(self.error(x), against.error(x)))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to one file; read it with `Evidence.load`."""
+        from evidencenet.absolute_saving import save
+
+        save(self, path)
+
+    @staticmethod
+    def load(path: str | os.PathLike[str], *, reference: Model | None = None) -> "Evidence":
+        """Read what `save` wrote; its numbers are the same to the bit.
+
+        Parameters
+        ----------
+        path
+            The file.
+        reference
+            Only if it was learned against a model of your own, whose `log_density` the file cannot hold: the
+            same model.
+        """
+        from evidencenet.absolute_saving import load
+
+        return load(path, reference)
 
     def __str__(self) -> str:
         rows = [f"  {name:<{_INDENT - 3}} {text}" for name, text in self._rows()]

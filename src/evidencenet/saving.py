@@ -34,35 +34,40 @@ _RECORDS: dict[str, Any] = {
 
 def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
     """Write a network to one file."""
+    storage.write(path, "network", *packed(net))
+
+
+def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """Take a network apart into what JSON can say, and arrays by name."""
     arrays = {f"scaling/{name}": array for name, array in net.scaling.arrays().items()}
     for i, leaf in enumerate(_leaves(net.networks, net.states)):
         arrays[f"members/{i:04d}"] = np.asarray(leaf)
     for name in ("gain", "log_prior", "log_valid", "log_valid_error"):
         arrays[name] = getattr(net, name)
     for name in _RECORDS:
-        record = getattr(net, name)
-        if record is not None:
-            known = {key: value for key, value in _fields(record).items() if value is not None}
+        found = getattr(net, name)
+        if found is not None:
+            known = {key: value for key, value in fields_of(found).items() if value is not None}
             arrays |= {f"{name}/{key}": np.asarray(value) for key, value in known.items()}
     if net.baseline is not None:
         for i, part in enumerate((net.baseline.full, *net.baseline.folds)):
-            arrays |= {f"baseline/{i}/{key}": value for key, value in _fields(part).items()}
+            arrays |= {f"baseline/{i}/{key}": value for key, value in fields_of(part).items()}
     for i, step in enumerate(net.recalibration):
-        arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in _fields(step).items()}
+        arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in fields_of(step).items()}
     if net.densities is not None:
         arrays |= {f"densities/{key}": value for key, value in _density_arrays(net.densities).items()}
     about = {
         "names": net.names,
         "known": None if net.densities is None else net.densities.known,
         "classes": None if net.densities is None else net.densities.classes,
-        "example": _described(net.example),
+        "example": described(net.example),
         "squash": net.scaling.squash,
         "loss": losses.to_dict(net.loss),
         "architecture": networks.to_dict(net.architecture),
         "choice": None if net.choice is None else _choice(net.choice),
         "made": net.made,
     }
-    storage.write(path, "network", about, arrays)
+    return about, arrays
 
 
 def load(
@@ -102,7 +107,7 @@ def load(
     """
     about, arrays = storage.read(path, "network")
     try:
-        net = _rebuilt(about, arrays, network, loss)
+        net = unpacked(about, arrays, network, loss)
     except (KeyError, IndexError) as error:
         raise storage.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
     if net.densities is None or not models:
@@ -110,29 +115,30 @@ def load(
     return replace(net, densities=net.densities.with_functions(models))
 
 
-def _rebuilt(
+def unpacked(
     about: dict[str, Any],
     arrays: dict[str, np.ndarray],
     network: networks.Architecture | None,
     loss: losses.Loss | None,
 ) -> EvidenceNetwork:
-    example = _example(about["example"])
+    """Put a network together again."""
+    example = example_of(about["example"])
     names = tuple(about["names"])
     architecture = network or networks.from_dict(about["architecture"])
     keys = tuple(example) if isinstance(example, dict) else None
-    densities = _densities(about, keys, _under(arrays, "densities"))
+    densities = _densities(about, keys, under(arrays, "densities"))
     classes = len(names) if densities is None else 1 + max(densities.classes)
     # Where all densities are known there are no networks.
     members, states = None, None
     if densities is None or not all(densities.known):
         members, states = _members(architecture, example, losses.outputs(classes), arrays)
-    records = {name: _record(kind, _under(arrays, name)) for name, kind in _RECORDS.items()}
+    records = {name: record(kind, under(arrays, name)) for name, kind in _RECORDS.items()}
     choice = about["choice"]
     return EvidenceNetwork(
         names=names,
         example=example,
-        scaling=Scaling.from_arrays(_under(arrays, "scaling"), keys, about["squash"]),
-        baseline=_baseline(_under(arrays, "baseline")),
+        scaling=Scaling.from_arrays(under(arrays, "scaling"), keys, about["squash"]),
+        baseline=_baseline(under(arrays, "baseline")),
         loss=loss or losses.from_dict(about["loss"]),
         architecture=architecture,
         networks=members,
@@ -149,7 +155,7 @@ def _rebuilt(
             choice["draws"],
         ),
         # Files of the first format have none.
-        recalibration=tuple(_record(Recalibration, part) for part in _parts(_under(arrays, "recalibration"))),
+        recalibration=tuple(record(Recalibration, part) for part in parts_of(under(arrays, "recalibration"))),
         densities=densities,
         made=about.get("made", {}),
         **records,
@@ -161,9 +167,9 @@ def _density_arrays(densities: Densities) -> dict[str, np.ndarray]:
     examples = densities.examples if isinstance(densities.examples, dict) else {"": densities.examples}
     arrays = {f"examples/{key}": array for key, array in examples.items()}
     arrays |= {"values": densities.values, "log_shares": densities.log_shares}
-    arrays |= {f"held_out/{key}": value for key, value in _fields(densities.held_out).items()}
+    arrays |= {f"held_out/{key}": value for key, value in fields_of(densities.held_out).items()}
     for i, part in enumerate(() if densities.reference is None else densities.reference.components):
-        arrays |= {f"reference/{i}/{key}": np.asarray(value) for key, value in _fields(part).items()}
+        arrays |= {f"reference/{i}/{key}": np.asarray(value) for key, value in fields_of(part).items()}
     return arrays
 
 
@@ -173,8 +179,8 @@ def _densities(
     # Files of the first formats have none.
     if about.get("known") is None:
         return None
-    examples = _under(arrays, "examples")
-    parts = [_record(Component, part) for part in _parts(_under(arrays, "reference"))]
+    examples = under(arrays, "examples")
+    parts = [record(Component, part) for part in parts_of(under(arrays, "reference"))]
     return Densities(
         tuple(about["names"]),
         tuple(about["known"]),
@@ -182,7 +188,7 @@ def _densities(
         Reference(tuple(parts)) if parts else None,
         tuple(about["classes"]),
         arrays["log_shares"],
-        _record(HeldOut, _under(arrays, "held_out")),
+        record(HeldOut, under(arrays, "held_out")),
         examples[""] if keys is None else {key: examples[key] for key in keys},
         arrays["values"],
     )
@@ -196,7 +202,7 @@ def _members(
     network, state = networks.initialise(architecture, scaled, outputs, key=jax.random.key(0))
     weights, fixed = eqx.partition(network, eqx.is_inexact_array)
     wanted, structure = jax.tree.flatten((weights, state))
-    saved = [array for _, array in sorted(_under(arrays, "members").items())]
+    saved = [array for _, array in sorted(under(arrays, "members").items())]
     if [array.shape[1:] for array in saved] != [np.shape(leaf) for leaf in wanted]:
         raise storage.FileError(
             "the network in the file has other layers than the architecture it is to be loaded into. "
@@ -216,16 +222,18 @@ def _choice(choice: Choice) -> dict[str, Any]:
     return {**asdict(choice), "trials": trials}
 
 
-def _fields(record: Any) -> dict[str, Any]:
-    return {item.name: getattr(record, item.name) for item in fields(record)}
+def fields_of(one: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass by name."""
+    return {item.name: getattr(one, item.name) for item in fields(one)}
 
 
-def _under(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+def under(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
     """Return the arrays of one part of the file, by the rest of their names."""
     return {key[len(name) + 1 :]: a for key, a in arrays.items() if key.startswith(f"{name}/")}
 
 
-def _record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
+def record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
+    """Make a record of arrays and numbers again; None if there are none."""
     if not arrays:
         return None
     return kind(**{name: array.item() if array.ndim == 0 else array for name, array in arrays.items()})
@@ -234,24 +242,26 @@ def _record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
 def _baseline(arrays: dict[str, np.ndarray]) -> Baseline | None:
     if not arrays:
         return None
-    full, *folds = (Gaussians(**part) for part in _parts(arrays))
+    full, *folds = (Gaussians(**part) for part in parts_of(arrays))
     return Baseline(full, tuple(folds))
 
 
-def _parts(arrays: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
+def parts_of(arrays: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
     """Return what is under the numbers 0, 1 and so on."""
     number = 1 + max((int(key.split("/")[0]) for key in arrays), default=-1)
-    return [_under(arrays, str(i)) for i in range(number)]
+    return [under(arrays, str(i)) for i in range(number)]
 
 
-def _described(example: Any) -> Any:
+def described(example: Any) -> Any:
+    """Say what an observation looks like, as JSON can."""
     if isinstance(example, dict):
-        return {key: _described(array) for key, array in example.items()}
+        return {key: described(array) for key, array in example.items()}
     return [str(example.dtype), *example.shape]
 
 
-def _example(about: Any) -> Any:
+def example_of(about: Any) -> Any:
+    """Make zeros in the form of an observation that was `described`."""
     if isinstance(about, dict):
-        return {key: _example(part) for key, part in about.items()}
+        return {key: example_of(part) for key, part in about.items()}
     kind, *shape = about
     return np.zeros(shape, kind)

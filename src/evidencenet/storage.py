@@ -83,5 +83,5 @@ def read(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], dict[
             f"{__version__}, which reads formats up to {FORMAT}. Update with: pip install -U evidencenet"
         )
     if head["kind"] != kind:
-        raise FileError(f"{path} holds a {head['kind']}, not a {kind}.")
+        raise FileError(f"{path} is a file of {head['kind']}, not of {kind}.")
     return head, arrays
