@@ -40,6 +40,7 @@ ORDER = [
     "simulations",
     "simulate",
     "losses",
+    "waves",
     "layers",
     "networks",
     "scaling",

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 # A later plan must be better by this many nats, and by one standard error of the difference.
 _LEAST_GAIN = 2e-4
+# Of short trials, the best plan with another network is no worse for sure if it is behind by less than this.
+_CLOSE = 2e-3
 
 
 @dataclass(frozen=True)
@@ -86,18 +89,29 @@ class Choice:
         The plan in words that the network was trained by.
     draws
         Training draws that each was tried on.
+    longer
+        The best plan and a rival with another network, if one came close, tried again at greater length.
     """
 
     trials: tuple[Trial, ...]
     taken: str
     draws: int
+    longer: tuple[Trial, ...] = ()
 
     def __str__(self) -> str:
         lines = [f"Tried on {self.draws:,} draws; held-out log score in nats, lower is better:"]
         width = max(len(trial.plan) for trial in self.trials)
-        for trial in self.trials:
-            mark = "*" if trial.plan == self.taken else " "
-            lines.append(f"{mark} {trial.plan:<{width}}  {trial.score:.5f}  {trial.seconds:5.1f} s")
+
+        def rows(trials: tuple[Trial, ...]) -> list[str]:
+            return [
+                f"{'*' if trial.plan == self.taken else ' '} {trial.plan:<{width}}  {trial.score:.5f}  "
+                f"{trial.seconds:5.1f} s"
+                for trial in trials
+            ]
+
+        lines += rows(self.trials)
+        if self.longer:
+            lines += ["The closest two at greater length:", *rows(self.longer)]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -113,6 +127,8 @@ def choose(
     run: Callable[[Plan], np.ndarray],
     draws: int,
     tell: Callable[[int, Plan], None] = lambda tried, best: None,
+    run_longer: Callable[[Plan], np.ndarray] | None = None,
+    rival: Callable[[Plan, Plan], bool] = lambda plan, best: plan.network != best.network,
 ) -> tuple[Plan, Choice]:
     """Improve a plan round by round.
 
@@ -130,6 +146,11 @@ def choose(
         How many draws a trial uses, for the record.
     tell
         Called after each round with the number of plans tried so far, and the best one.
+    run_longer
+        Tries a plan at greater length. The best plan, and its best rival if that is close behind, are then
+        tried again: what learns fast is not always what learns most.
+    rival
+        Says whether a plan is a rival of the best one.
 
     Returns
     -------
@@ -138,7 +159,7 @@ def choose(
     trials: dict[Plan, Trial] = {}
     costs: dict[Plan, np.ndarray] = {}
 
-    def attempt(plan: Plan) -> Trial:
+    def attempt(plan: Plan, run: Callable[[Plan], np.ndarray] = run) -> Trial:
         start = time.perf_counter()
         costs[plan] = run(plan)
         score = float(np.mean(costs[plan]))
@@ -164,4 +185,15 @@ def choose(
                 if better(plan, best):
                     best = plan
             tell(len(trials), best)
-    return best, Choice(tuple(trials.values()), str(best), draws)
+        short = tuple(trials.values())
+        close = [
+            plan for plan in trials if rival(plan, best) and trials[plan].score < trials[best].score + _CLOSE
+        ]
+        longer: tuple[Trial, ...] = ()
+        if run_longer is not None and close:
+            second = min(close, key=lambda plan: trials[plan].score)
+            longer = tuple(pool.map(partial(attempt, run=run_longer), (best, second)))
+            trials |= zip((best, second), longer, strict=True)
+            best = second if better(second, best) else best
+            tell(len(trials), best)
+    return best, Choice(short, str(best), draws, longer)

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evidencenet.waves import Waves
+
 AXIS = "batch"
 """Name of the batch axis, over which batch normalisation averages."""
 
-# Sines begin with periods between twelve and a third of a standard deviation.
-_FREQUENCIES = (0.5, 20.0)
 # Values of a series up to so many places apart, less one, are multiplied.
 _LAGS = 9
 # The logarithm of nothing, as far as a sum of exponentials can tell; infinity would have no gradient.
@@ -103,26 +103,6 @@ class Layers(eqx.Module):
             y = act(layer(x))
             x = x + y if x.shape == y.shape else y
         return x
-
-
-class Waves(eqx.Module):
-    """Numbers (..., C) beside sines and cosines of them, of frequencies that are learned.
-
-    A network of smooth activations is slow to learn what changes many times over the spread of the data; with
-    sines among its inputs it need not.
-    """
-
-    frequency: Any
-
-    def __init__(self, channels: int, number: int) -> None:
-        first = np.geomspace(*_FREQUENCIES, number).astype(np.float32)
-        # One vector for all channels, since matrices are subject to weight decay.
-        self.frequency = np.tile(first, channels)
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Give (..., C · (1 + 2 · number))."""
-        phase = jnp.repeat(x, self.frequency.size // x.shape[-1], axis=-1) * self.frequency
-        return jnp.concatenate([x, jnp.sin(phase), jnp.cos(phase)], axis=-1)
 
 
 class DenseNetwork(eqx.Module):

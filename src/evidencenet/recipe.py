@@ -101,7 +101,13 @@ class Recipe:
         )
 
     def for_draws(
-        self, n: int, *, operations: float = 0.0, most: float = MOST_OPERATIONS, shared: bool = False
+        self,
+        n: int,
+        *,
+        operations: float = 0.0,
+        most: float = MOST_OPERATIONS,
+        fewest: int = 3,
+        shared: bool = False,
     ) -> "Recipe":
         """Fill in what was left to the number of training draws, and to the network.
 
@@ -113,6 +119,8 @@ class Recipe:
             Arithmetic to train on one of them.
         most
             Arithmetic that one member may take, if no number of epochs was named.
+        fewest
+            Epochs whatever they take, if no number of them was named.
         shared
             Whether the network uses the same weights in all places of a draw.
         """
@@ -123,7 +131,7 @@ class Recipe:
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), 3, 60))
+        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), fewest, 60))
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
 

@@ -150,9 +150,10 @@ def unpacked(
         log_valid_error=arrays.get("log_valid_error", np.zeros(len(names))),
         choice=choice
         and Choice(
-            tuple(Trial(t["plan"], float(t["score"]), t["seconds"]) for t in choice["trials"]),
+            _trials(choice["trials"]),
             choice["taken"],
             choice["draws"],
+            _trials(choice.get("longer", [])),
         ),
         # Files of the first format have none.
         recalibration=tuple(record(Recalibration, part) for part in parts_of(under(arrays, "recalibration"))),
@@ -218,8 +219,14 @@ def _leaves(members: Any, states: Any) -> list[Any]:
 
 def _choice(choice: Choice) -> dict[str, Any]:
     # A trial that failed has an infinite score, for which JSON has no number.
-    trials = [{**asdict(t), "score": t.score if np.isfinite(t.score) else "inf"} for t in choice.trials]
-    return {**asdict(choice), "trials": trials}
+    def told(trials: tuple[Trial, ...]) -> list[dict[str, Any]]:
+        return [{**asdict(t), "score": t.score if np.isfinite(t.score) else "inf"} for t in trials]
+
+    return {**asdict(choice), "trials": told(choice.trials), "longer": told(choice.longer)}
+
+
+def _trials(told: list[dict[str, Any]]) -> tuple[Trial, ...]:
+    return tuple(Trial(t["plan"], float(t["score"]), t["seconds"]) for t in told)
 
 
 def fields_of(one: Any) -> dict[str, Any]:

@@ -32,6 +32,8 @@ from evidencenet.trust import validated_range
 _TRIAL_DRAWS = 50_000
 _TRIAL_PASSES = 10
 _TRIAL_OPERATIONS = 1e11
+# And the last two on all draws, with half of what a member may take.
+_LONGER_OPERATIONS = MOST_OPERATIONS / 2
 # Sets of new labels from which the error is learned; more where no network need be trained on them.
 _RELABELLED, _RELABELLED_BASELINES = 2, 6
 # Standard error of log K if no difference was found, times √n: half of what would have been noticed.
@@ -188,7 +190,7 @@ class _Job:
             checkpoint=kept,
         )
 
-    def sized(self, data: Prepared, most: float = MOST_OPERATIONS) -> Recipe:
+    def sized(self, data: Prepared, most: float = MOST_OPERATIONS, *, fewest: int = 3) -> Recipe:
         """Fill in what the recipe leaves to the draws, the plan, and the arithmetic that is allowed."""
         plan = data.plan
         decay = self.named.weight_decay if plan.weight_decay is None else plan.weight_decay
@@ -196,6 +198,7 @@ class _Job:
             len(data.draws.training),
             operations=networks.operations(plan.network, data.draws.example, self.outputs),
             most=most,
+            fewest=fewest,
             shared=isinstance(plan.network, networks.SHARED_WEIGHTS),
         )
 
@@ -215,11 +218,22 @@ def _chosen(
 
     def attempt(plan: Plan) -> np.ndarray:
         data = few.prepared(plan)
-        short = job.sized(data, _TRIAL_OPERATIONS)
+        short = job.sized(data, _TRIAL_OPERATIONS, fewest=2)
         epochs = min(short.epochs or _TRIAL_PASSES, _TRIAL_PASSES)
-        trained = job.fit(data, replace(short, epochs=epochs))
+        return tried(data, replace(short, epochs=epochs))
+
+    def longer(plan: Plan) -> np.ndarray:
+        data = draws.prepared(plan)
+        return tried(data, job.sized(data, _LONGER_OPERATIONS))
+
+    def rival(plan: Plan, best: Plan) -> bool:
+        """Whether it is of another kind, not only of another size, and there is something to learn."""
+        return plan.network in options and plan.network != best.network and best in learned
+
+    def tried(data: Prepared, recipe: Recipe) -> np.ndarray:
+        trained = job.fit(data, recipe)
         if trained.gain.any():
-            learned.add(plan)
+            learned.add(data.plan)
         weight = np.ravel(data.held_out().weight)
         return (trained.costs[0] * weight)[weight > 0]
 
@@ -239,7 +253,7 @@ def _chosen(
         def tell(tried: int, best: Plan) -> None:
             bar.update(tried, best=str(best))
 
-        return choose(first, rounds, attempt, len(few.training), tell)
+        return choose(first, rounds, attempt, len(few.training), tell, longer, rival)
 
 
 def _error_model(
