@@ -127,6 +127,37 @@ def test_trials_are_listed_in_order_whichever_ends_first() -> None:
     assert choice.trials[0].seconds >= 0.05 > choice.trials[1].seconds
 
 
+@pytest.mark.parametrize(
+    ("short", "long", "taken", "again"),
+    [
+        (0.4010, 0.3, SET, [FIRST, SET]),  # what learns most
+        (0.4010, 0.39, FIRST, [FIRST, SET]),  # what was best is best
+        (0.4010, 0.3499, FIRST, [FIRST, SET]),  # by no more than chance
+        (0.4030, 0.3, FIRST, []),  # far behind already
+    ],
+)
+def test_the_closest_two_are_tried_at_greater_length(
+    short: float, long: float, taken: Plan, again: list[Plan]
+) -> None:
+    scores = {FIRST: 0.4, SQUASHED: 0.4005, SET: short}
+    longer = {FIRST: 0.35, SET: long}
+    plan, choice = choose(
+        FIRST,
+        [lambda _: [SQUASHED, SET]],
+        lambda plan: np.full(64, scores[plan]),
+        10,
+        run_longer=lambda plan: np.full(64, longer[plan]),
+    )
+    assert plan == taken
+    assert choice.taken == str(taken)
+    # The same network with other inputs is no rival. Short trials stay on record.
+    assert [trial.plan for trial in choice.longer] == [str(plan) for plan in again]
+    assert [trial.score for trial in choice.trials] == pytest.approx([0.4, 0.4005, short])
+    assert ("at greater length" in str(choice)) == bool(again)
+    if again:
+        assert f"{longer[SET]:.5f}" in str(choice)
+
+
 def test_an_error_is_the_callers() -> None:
     def run(plan: Plan) -> np.ndarray:
         raise ZeroDivisionError("in a trial")

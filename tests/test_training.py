@@ -19,6 +19,7 @@ import pytest
 import evidencenet as en
 from conftest import Case, draws
 from evidencenet import training
+from evidencenet.batches import Chunk
 from evidencenet.choice import Plan
 from evidencenet.prepare import Draws
 from evidencenet.trust import score
@@ -126,6 +127,7 @@ def test_what_is_left_to_the_number_of_draws() -> None:
     assert dear.epochs is not None
     assert dear.epochs <= many.epochs
     assert en.Recipe().for_draws(100_000, operations=1e6, most=2e12).epochs == 20
+    assert [en.Recipe().for_draws(10**6, operations=1e9, fewest=n).epochs for n in (2, 3)] == [2, 3]
     # Weights that all places share overfit less, and need less decay.
     assert [en.Recipe().for_draws(1_000, shared=shared).weight_decay for shared in (False, True)] == [
         0.1,
@@ -279,6 +281,38 @@ def test_a_network_of_ones_own(small: Case) -> None:
     net = en.train(small.sims, network=mine, members=2, recipe=recipe, seed=1, progress=False)
     best = score(small.problem.log_bayes_factor(small.fresh.x), small.fresh.model)
     assert en.validate(net, small.fresh).score.gain > 0.8 * best.gain
+
+
+@pytest.mark.parametrize("parts", [2, 5, 10])
+def test_a_batch_in_parts_has_the_same_gradient(parts: int) -> None:
+    rng = np.random.default_rng(1)
+    x, label, weight = rng.normal(size=(20, 3)), np.arange(20) % 2, rng.uniform(1, 2, 20)
+    batch = Chunk(x.astype(np.float32), None, label, weight.astype(np.float32))
+
+    def objective(weights: Any, state: Any, batch: Chunk) -> tuple[jax.Array, Any]:
+        return jnp.mean(batch.weight * jnp.square(batch.x @ weights - batch.label)), state
+
+    slope = jax.value_and_grad(objective, has_aux=True)
+    weights = jnp.asarray([0.5, -1.0, 2.0])
+    whole, divided = (training._in_parts(slope, n, weights, None, batch) for n in (1, parts))
+    np.testing.assert_allclose(divided[0][0], whole[0][0], rtol=1e-5)
+    np.testing.assert_allclose(divided[1], whole[1], rtol=1e-5)
+
+
+def test_only_large_batches_are_divided() -> None:
+    def parts(network: Any, shape: tuple[int, ...], batch: int, state: Any = None) -> int:
+        x = np.zeros((2, batch, *shape), np.float32)
+        chunk = Chunk(x, None, np.zeros((2, batch), int), np.ones((2, batch)))
+        return training._parts(network, chunk, 1, state)
+
+    assert parts(en.networks.Dense(), (100,), 450) == 1
+    assert parts(en.networks.DeepSet(), (20,), 450) == 1
+    found = parts(en.networks.Image(), (12, 12, 1), 450)
+    assert found > 1
+    assert 450 % found == 0
+    # What cannot be divided stays whole, and so does what batch normalisation averages over.
+    assert parts(en.networks.Image(), (12, 12, 1), 449) == 1
+    assert parts(en.networks.Image(), (12, 12, 1), 450, state=np.zeros(1)) == 1
 
 
 def test_batch_normalisation_trains(normed: Case) -> None:
