@@ -132,7 +132,8 @@ def test_trials_are_listed_in_order_whichever_ends_first() -> None:
     [
         (0.4010, 0.3, SET, [FIRST, SET]),  # what learns most
         (0.4010, 0.39, FIRST, [FIRST, SET]),  # what was best is best
-        (0.4010, 0.3499, FIRST, [FIRST, SET]),  # by no more than chance
+        (0.4010, 0.3496, FIRST, [FIRST, SET]),  # by no more than chance
+        (0.4010, 0.3494, SET, [FIRST, SET]),
         (0.4030, 0.3, FIRST, []),  # far behind already
     ],
 )

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _LEAST_GAIN = 2e-4
 # Of short trials, the best plan with another network is no worse for sure if it is behind by less than this.
 _CLOSE = 2e-3
+# Trainings of one plan scatter by about this, of which a longer trial, of one network, knows nothing.
+_SCATTER = 5e-4
 
 
 @dataclass(frozen=True)
@@ -165,13 +167,13 @@ def choose(
         score = float(np.mean(costs[plan]))
         return Trial(str(plan), score if np.isfinite(score) else np.inf, time.perf_counter() - start)
 
-    def better(plan: Plan, than: Plan) -> bool:
+    def better(plan: Plan, than: Plan, least: float = _LEAST_GAIN) -> bool:
         # A plan that diverged never wins, and always loses.
         if not np.isfinite([trials[plan].score, trials[than].score]).all():
             return bool(np.isfinite(trials[plan].score))
         gained = costs[than] - costs[plan]
         error = np.std(gained) / np.sqrt(len(gained))
-        return bool(np.mean(gained) > max(_LEAST_GAIN, error))
+        return bool(np.mean(gained) > max(least, error))
 
     best = first
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
@@ -194,6 +196,6 @@ def choose(
             second = min(close, key=lambda plan: trials[plan].score)
             longer = tuple(pool.map(partial(attempt, run=run_longer), (best, second)))
             trials |= zip((best, second), longer, strict=True)
-            best = second if better(second, best) else best
+            best = second if better(second, best, _SCATTER) else best
             tell(len(trials), best)
     return best, Choice(short, str(best), draws, longer)
