@@ -18,7 +18,13 @@ _MARKS = {"pass": "#2a9d68", "warn": "#c77700", "fail": "#d6404f"}
 _CELL = "text-align:left;vertical-align:top;padding:.15em 1em .15em 0;background:none;border:none"
 
 
-def card(title: str, rows: Sequence[tuple[str, str]], *, notes: Sequence[str] = ()) -> str:
+def card(
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    *,
+    marks: Sequence[str] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
     """Return a small table as HTML that needs nothing else; all text is escaped.
 
     Parameters
@@ -26,8 +32,9 @@ def card(title: str, rows: Sequence[tuple[str, str]], *, notes: Sequence[str] = 
     title
         The heading.
     rows
-        What is told, and the telling. A row whose first part is "pass", "warn" or "fail", then a space, has
-        that word in colour.
+        What is told, and the telling.
+    marks
+        "pass", "warn" or "fail" for each row, in colour before it.
     notes
         Warnings under the table.
 
@@ -37,11 +44,10 @@ def card(title: str, rows: Sequence[tuple[str, str]], *, notes: Sequence[str] = 
     True
     """
     lines = [f'<div style="line-height:1.4;max-width:60em"><strong>{escape(title)}</strong>', "<table>"]
-    for name, text in rows:
-        mark, _, rest = name.partition(" ")
+    for (name, text), mark in zip(rows, marks or [None] * len(rows), strict=True):
         shown = escape(name)
-        if mark in _MARKS:
-            shown = f'<b style="color:{_MARKS[mark]}">{mark}</b> {escape(rest)}'
+        if mark is not None:
+            shown = f'<b style="color:{_MARKS[mark]}">{mark}</b> {shown}'
         lines.append(
             f'<tr style="background:none"><th scope="row" style="{_CELL};font-weight:normal;'
             f'white-space:nowrap">{shown}</th><td style="{_CELL}">{escape(text)}</td></tr>'

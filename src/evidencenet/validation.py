@@ -151,11 +151,8 @@ class Validation:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        rows = [
-            (f"{check.verdict} {check.name}", f"{check.finding} {check.advice}".strip())
-            for check in self.checks
-        ]
-        return card(self._title(), rows)
+        rows = [(check.name, f"{check.finding} {check.advice}".strip()) for check in self.checks]
+        return card(self._title(), rows, marks=[check.verdict for check in self.checks])
 
     def _title(self) -> str:
         failed = sum(check.verdict == "fail" for check in self.checks)
