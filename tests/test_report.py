@@ -287,8 +287,8 @@ def test_how_it_was_made(two, written):
 def test_what_the_caller_adds(two, written, monkeypatch):
     net, *_ = two
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
-    words = Page(written(net, made={"Seed": 7, "Command <b>": "train & go"})).words
-    assert "Seed7 Command <b>train & go Page written by" in words
+    words = Page(written(net, made={"Analyst": 7, "Command <b>": "train & go"})).words
+    assert "Analyst7 Command <b>train & go Page written by" in words
     assert "Date2023-11-14 (of this page)" in words
     monkeypatch.delenv("SOURCE_DATE_EPOCH")
     assert re.search(r"Date\d{4}-\d\d-\d\d \(of this page\)", Page(written(net)).words)
@@ -368,8 +368,6 @@ def test_bad_input(two, three, tmp_path):
         write_report(tmp_path / "report.html", None)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="wanted an instance of Comparison, got a float"):
         write_report(tmp_path / "report.html", net, None, 1.0)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"wanted an instance of Comparison, got a.* list"):
-        write_report(tmp_path / "report.html", net, None, [])
     with pytest.raises(ValueError, match=r"the Comparison is about \('flat', 'raised', 'lowered'\)"):
         write_report(tmp_path / "report.html", net, None, {"a": answer, "b": three[2]})
     with pytest.raises(ValueError, match=r"the Validation is about \('flat', 'raised', 'lowered'\)"):

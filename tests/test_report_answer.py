@@ -55,6 +55,7 @@ def test_several_answers(
     # One in a list is as good as one by itself.
     assert written(tmp_path, net, check, [june]) == written(tmp_path, net, check, june)
     assert written(tmp_path, net, check, {}) == written(tmp_path, net, check)
+    assert written(tmp_path, net, check, []) == written(tmp_path, net, check)
     assert "Answer: June" in Page(written(tmp_path, net, None, {"June": june})).words
 
 

@@ -44,9 +44,9 @@ def card(
     True
     """
     lines = [f'<div style="line-height:1.4;max-width:60em"><strong>{escape(title)}</strong>', "<table>"]
-    for (name, text), mark in zip(rows, marks or [None] * len(rows), strict=True):
+    for (name, text), mark in zip(rows, marks or [""] * len(rows), strict=True):
         shown = escape(name)
-        if mark is not None:
+        if mark:
             shown = f'<b style="color:{_MARKS[mark]}">{mark}</b> {shown}'
         lines.append(
             f'<tr style="background:none"><th scope="row" style="{_CELL};font-weight:normal;'

@@ -46,7 +46,7 @@ def write_report(
         Of the page; the names of the models by default.
     made
         What else is known of how the network was made, for the last section: for example
-        ``{"Seed": 2, "Recipe": recipe}``. Each is shown as its `str`.
+        ``{"Simulator": "version 3.1"}``. Each is shown as its `str`.
 
     Raises
     ------
@@ -85,13 +85,13 @@ def _harmless(value: Any) -> Any:
 
 def _by_name(answer: Any) -> dict[str, Any]:
     """Return answers by the names of their observations; a single one has none."""
-    if answer is None:
+    if answer is None or (isinstance(answer, list | tuple) and not answer):
         return {}
     if isinstance(answer, Mapping):
         return {str(name): one for name, one in answer.items()}
     if isinstance(answer, list | tuple) and len(answer) > 1:
         return {f"observation {i}": one for i, one in enumerate(answer, 1)}
-    return dict.fromkeys([""], answer[0] if isinstance(answer, list | tuple) and answer else answer)
+    return {"": answer[0] if isinstance(answer, list | tuple) else answer}
 
 
 def _check_arguments(net: Any, check: Any, answers: Mapping[str, Any]) -> None:
