@@ -61,6 +61,7 @@ ORDER = [
     "errors",
     "checkpoints",
     "recipe",
+    "steps",
     "training",
     "choice",
     "plans",

@@ -18,7 +18,7 @@ import pytest
 
 import evidencenet as en
 from conftest import Case, draws
-from evidencenet import training
+from evidencenet import steps, training
 from evidencenet.batches import Chunk
 from evidencenet.choice import Plan
 from evidencenet.prepare import Draws
@@ -294,7 +294,7 @@ def test_a_batch_in_parts_has_the_same_gradient(parts: int) -> None:
 
     slope = jax.value_and_grad(objective, has_aux=True)
     weights = jnp.asarray([0.5, -1.0, 2.0])
-    whole, divided = (training._in_parts(slope, n, weights, None, batch) for n in (1, parts))
+    whole, divided = (steps.in_parts(slope, n, weights, None, batch) for n in (1, parts))
     np.testing.assert_allclose(divided[0][0], whole[0][0], rtol=1e-5)
     np.testing.assert_allclose(divided[1], whole[1], rtol=1e-5)
 
@@ -303,7 +303,7 @@ def test_only_large_batches_are_divided() -> None:
     def parts(network: Any, shape: tuple[int, ...], batch: int, state: Any = None) -> int:
         x = np.zeros((2, batch, *shape), np.float32)
         chunk = Chunk(x, None, np.zeros((2, batch), int), np.ones((2, batch)))
-        return training._parts(network, chunk, 1, state)
+        return steps.parts_of(network, chunk, 1, state)
 
     assert parts(en.networks.Dense(), (100,), 450) == 1
     assert parts(en.networks.DeepSet(), (20,), 450) == 1

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 from scipy.special import log_softmax
 
 from evidencenet import checkpoints, networks
@@ -21,14 +19,10 @@ from evidencenet.compiled import compiled
 from evidencenet.display import by_row, frame
 from evidencenet.progress import Progress
 from evidencenet.recipe import Recipe
+from evidencenet.steps import Loss, Member, judge_chunk, parts_of, train_chunk
 
 if TYPE_CHECKING:
     import pandas
-
-# A batch of more arithmetic than this, bytes moved included, is divided, but not into parts of fewer draws:
-# found by timing convolutions and sets of 50 to 500 places.
-_CACHED = 4e8
-_SMALLEST_PART = 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,16 +73,6 @@ class History:
         return plots.history(self, axis)
 
 
-class Loss(Protocol):
-    """What training needs of a loss."""
-
-    def value(self, raw: Any, label: Any, offset: Any = None) -> jax.Array:
-        """Loss per draw."""
-
-    def log_odds(self, raw: Any, offset: Any = None) -> jax.Array:
-        """Log posterior odds, of which the held-out score is made."""
-
-
 class Trained(NamedTuple):
     """An ensemble: networks and states with a leading axis of members, and how they came about.
 
@@ -112,21 +96,11 @@ class Checkpoint(NamedTuple):
     run: str
 
 
-class _Member(NamedTuple):
-    """All that changes while a member trains; the average of its weights is what it is judged by."""
-
-    weights: Any
-    state: Any
-    optimiser: Any
-    average: Any
-    step: Any
-
-
 @dataclass
 class _Record:
     """One member's course: now, at its best, and the figures of each epoch (0 is before training)."""
 
-    member: _Member
+    member: Member
     best: Any
     best_epoch: int
     losses: list[float]
@@ -189,14 +163,14 @@ def train_ensemble(
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
     clock = time.perf_counter()
 
-    def member(weights: Any, state: Any) -> _Member:
-        return _Member(weights, state, optimiser.init(weights), weights, np.int32(0))
+    def member(weights: Any, state: Any) -> Member:
+        return Member(weights, state, optimiser.init(weights), weights, np.int32(0))
 
     one = member(*starts[0])
-    parts = _parts(architecture, chunk, outputs, one.state)
-    step = partial(_train_chunk, fixed, loss, optimiser, recipe.average * source.steps, parts)
+    parts = parts_of(architecture, chunk, outputs, one.state)
+    step = partial(train_chunk, fixed, loss, optimiser, recipe.average * source.steps, parts)
     train = compiled(step, one, chunk, donate_argnums=0)
-    judge = compiled(partial(_log_odds, fixed, loss), 1.0, one.weights, one.state, held_out)
+    judge = compiled(partial(judge_chunk, fixed, loss), 1.0, one.weights, one.state, held_out)
     compile_seconds = time.perf_counter() - clock
     labels = np.ravel(held_out.label)
 
@@ -338,74 +312,6 @@ def _check_outputs(fixed: Any, weights: Any, state: Any, x: Any, outputs: int) -
             f"the network gives outputs of shape {shape[1:]} for one draw; wanted ({outputs},). "
             "Build it with the `outputs` that your function is given."
         )
-
-
-def _train_chunk(
-    fixed: Any,
-    loss: Loss,
-    optimiser: optax.GradientTransformation,
-    horizon: float,
-    parts: int,
-    member: _Member,
-    chunk: Chunk,
-) -> tuple[_Member, jax.Array]:
-    def objective(weights: Any, state: Any, batch: Chunk) -> tuple[jax.Array, Any]:
-        raw, state = networks.apply(eqx.combine(weights, fixed), state, batch.x)
-        return jnp.mean(batch.weight * loss.value(raw, batch.label, batch.offset)), state
-
-    slope = jax.value_and_grad(objective, has_aux=True)
-
-    def step(member: _Member, batch: Chunk) -> tuple[_Member, jax.Array]:
-        (value, state), gradient = _in_parts(slope, parts, member.weights, member.state, batch)
-        updates, optimiser_state = optimiser.update(gradient, member.optimiser, member.weights)
-        weights = optax.apply_updates(member.weights, updates)
-        # At first over the last third of the steps, so that the initial weights are soon forgotten.
-        share = jnp.maximum(3 / (3 + member.step), 1 / max(horizon, 1.0))
-        average = jax.tree.map(lambda mean, new: mean + share * (new - mean), member.average, weights)
-        return _Member(weights, state, optimiser_state, average, member.step + 1), value
-
-    member, values = jax.lax.scan(step, member, chunk)
-    return member, jnp.mean(values)
-
-
-def _in_parts(slope: Any, parts: int, weights: Any, state: Any, batch: Chunk) -> Any:
-    """Value and gradient of a batch, as the mean of those of its parts."""
-    if parts == 1:
-        return slope(weights, state, batch)
-    divided = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), batch)
-
-    def add(total: Any, part: Chunk) -> tuple[Any, None]:
-        (value, _), gradient = slope(weights, state, part)
-        return jax.tree.map(jnp.add, total, (value, gradient)), None
-
-    nothing = jax.tree.map(jnp.zeros_like, (jnp.float32(0), weights))
-    total, _ = jax.lax.scan(add, nothing, divided)
-    value, gradient = jax.tree.map(lambda leaf: leaf / parts, total)
-    return (value, state), gradient
-
-
-def _parts(architecture: networks.Architecture, chunk: Chunk, outputs: int, state: Any) -> int:
-    """Say into how many parts a batch is divided so that what is computed of one stays in the cache.
-
-    With batch normalisation it is one.
-    """
-    batch = chunk.label.shape[1]
-    example = jax.tree.map(lambda leaf: np.zeros(leaf.shape[2:], leaf.dtype), chunk.x)
-    if jax.tree.leaves(state):
-        return 1
-    most = _CACHED / max(networks.operations(architecture, example, outputs), 1.0)
-    sizes = [size for size in range(_SMALLEST_PART, batch) if batch % size == 0 and size <= most]
-    return batch // max(sizes) if sizes and most < batch else 1
-
-
-def _log_odds(fixed: Any, loss: Loss, gain: Any, weights: Any, state: Any, held_out: Chunk) -> jax.Array:
-    """Log posterior odds of each held-out draw, (blocks, rows, K)."""
-    network = eqx.nn.inference_mode(eqx.combine(weights, fixed))
-
-    def block(part: Chunk) -> jax.Array:
-        return loss.log_odds(gain * networks.apply(network, state, part.x)[0], part.offset)
-
-    return jax.lax.map(block, held_out)
 
 
 def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
