@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LEAST_GAIN = 2e-4
 # Of short trials, the best plan with another network is no worse for sure if it is behind by less than this.
 _CLOSE = 2e-3
-# Trainings of one plan scatter by about this, of which a longer trial, of one network, knows nothing.
+# A longer trial is one training, and others of the same plan would come out a little differently.
 _SCATTER = 5e-4
 
 
