@@ -132,6 +132,7 @@ def rounds(options: list[Any], **changes: Any) -> list[Callable[[Plan], list[Pla
         "baselines": [True, False],
         "loss": None,
         "learned": lambda plan: True,
+        "on_all": True,
     }
     return plans.rounds(options, **{**usual, **changes})
 
@@ -189,6 +190,16 @@ def test_then_its_settings(network: Any, decay: float) -> None:
         *[replace(best, network=other) for other in variants(network, 20)],
         replace(best, weight_decay=decay),
     ]
+
+
+def test_shared_weights_are_held_back_only_if_all_draws_say_so() -> None:
+    def decays(network: Any) -> set[float | None]:
+        settings = rounds([Dense(), DeepSet(), Sequence()], on_all=False)[2]
+        return {plan.weight_decay for plan in settings(replace(FIRST, network=network))}
+
+    # Of fewer draws than there are, more decay looks better than it will be, but not less.
+    assert decays(DeepSet()) == decays(Sequence()) == {None}
+    assert decays(Dense()) == {None, 0.01}
 
 
 def test_then_losses_the_simplest_first() -> None:

@@ -62,6 +62,7 @@ def rounds(
     baselines: list[bool],
     loss: losses.Loss | None,
     learned: Callable[[Plan], bool],
+    on_all: bool,
 ) -> list[Round]:
     """Alternatives to the best plan so far, within what the caller has not fixed.
 
@@ -78,6 +79,8 @@ def rounds(
     learned
         Whether the networks of a plan that was tried improved on what they were given. If not even the best
         did, no finer setting will.
+    on_all
+        Whether plans are tried on all draws that the best will be trained on.
     """
 
     def inputs(plan: Plan) -> list[Plan]:
@@ -110,9 +113,13 @@ def rounds(
         again += [replace(plan, whiten=whiten) for whiten in whitens if whiten != plan.whiten]
         if len(options) == 1:
             return again
-        decay = 0.1 if isinstance(plan.network, networks.SHARED_WEIGHTS) else 0.01
         others = [replace(plan, network=network) for network in variants(plan.network, numbers)]
-        return [*again, *others, replace(plan, weight_decay=decay)]
+        if not isinstance(plan.network, networks.SHARED_WEIGHTS):
+            others.append(replace(plan, weight_decay=0.01))
+        elif on_all:
+            # The more draws, the less need to hold weights back: fewer ones would ask for more than is good.
+            others.append(replace(plan, weight_decay=0.1))
+        return [*again, *others]
 
     def penalties(plan: Plan) -> list[Plan]:
         if loss is not None or not learned(plan):

@@ -245,6 +245,7 @@ def _chosen(
         baselines=baselines,
         loss=loss,
         learned=learned.__contains__,
+        on_all=len(few.training) == len(draws.training),
     )
     # The later rounds depend on what the first ones find.
     most = len({plan for ask in rounds[:2] for plan in ask(first)}) + 6
