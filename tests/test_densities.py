@@ -60,7 +60,7 @@ def array(x: Data) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def net() -> en.EvidenceNetwork:
-    return en.train(draws([NOISE, PULSE], 10_000), **QUICK)
+    return en.train(draws([NOISE, PULSE], 10_000), **QUICK | {"recipe": en.Recipe()})
 
 
 @pytest.fixture(scope="module")

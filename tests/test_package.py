@@ -68,6 +68,7 @@ ORDER = [
     "comparison",
     "estimator",
     "prepare",
+    "halves",
     "known",
     "saving",
     "train",

@@ -6,8 +6,6 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.optimize import brentq
-from scipy.special import expit
 
 import evidencenet as en
 from evidencenet.choice import Plan
@@ -97,41 +95,23 @@ def test_weighted_draws_are_thinned_by_their_weight() -> None:
     assert np.var(first) == pytest.approx(1, abs=0.12)
 
 
-# --- New labels ------------------------------------------------------------------------------------------
+# --- Halves ----------------------------------------------------------------------------------------------
 
 
-def test_relabelled_draws_keep_their_numbers() -> None:
+def test_halves_share_no_draw_and_have_half_of_each_model() -> None:
     some = Draws.of(sims(), 0.1, None, 5)
-    rng = np.random.default_rng(7)
-    log_odds = rng.normal(size=(1_000, 3)) + some.log_shares
-    other = some.relabelled(log_odds, rng)
-    assert np.mean(other.model != some.model) > 0.3
-    for rows in (some.training, some.testing):
-        np.testing.assert_array_equal(np.bincount(other.model[rows]), np.bincount(some.model[rows]))
-    np.testing.assert_array_equal(other.log_shares, some.log_shares)
-    np.testing.assert_array_equal(other.training, some.training)
-    np.testing.assert_array_equal(other.testing, some.testing)
-    assert other.x is some.x
-    # The draws they came from stay as they were.
-    np.testing.assert_array_equal(np.bincount(some.model), [500, 300, 200])
-
-
-@pytest.mark.parametrize(("factor", "right"), [(1.0, True), (0.7, False), (1.4, False)])
-def test_relabelled_draws_keep_their_odds(factor: float, right: bool) -> None:
-    some = Draws.of(sims(shares=(0.6, 0.4)), 0.2, None, 5)
-    rng = np.random.default_rng(7)
-    log_odds = np.stack([np.zeros(1_000), 1.5 * rng.normal(size=1_000)], axis=1)
-    repeats = 60
-    found = np.mean([some.relabelled(log_odds, rng).model for _ in range(repeats)], axis=0)
-
-    def expected(shift: float) -> np.ndarray:
-        return expit(factor * log_odds[:, 1] + shift)
-
-    # The numbers of each model are given, not random, which is as good as a common shift of all log-odds.
-    p = expected(brentq(lambda shift: np.mean(expected(shift)) - 0.4, -9, 9))
-    statistic = np.sum((found - p) ** 2 / (p * (1 - p) / repeats))
-    # χ² of 1,000 numbers is 1,000 ± 45.
-    assert (abs(statistic - 1_000) < 4.5 * 45) == right
+    halves = some.halves(7)
+    both = np.concatenate([half.training for half in halves])
+    np.testing.assert_array_equal(np.sort(both), np.sort(some.training))
+    for half in halves:
+        np.testing.assert_array_equal(np.bincount(some.model[half.training]), [225, 135, 90])
+        np.testing.assert_array_equal(half.testing, some.testing)
+        np.testing.assert_array_equal(half.log_shares, some.log_shares)
+        # In random order, as training wants them: a half of the draws in front are of the first model.
+        assert 80 < np.sum(half.model[half.training[:225]] == 0) < 145
+    again, other = some.halves(7)[0], some.halves(8)[0]
+    np.testing.assert_array_equal(again.training, halves[0].training)
+    assert len(np.intersect1d(other.training, again.training)) < 0.6 * len(again.training)
 
 
 # --- Scaled ----------------------------------------------------------------------------------------------

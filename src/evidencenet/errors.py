@@ -1,9 +1,7 @@
-"""The error of log K, learned where the truth is known.
+"""The error of log K, as a function of log K and of the spread of the members.
 
-The spread of an ensemble misses what its members share: they saw the same draws, and have the same bias. So
-the network's own answer is made the truth: the draws are given new labels, by the probabilities that the
-network states, and networks trained on these in the same way show by how much such training misses a log K
-that is known.
+It is fitted to held-out draws for which squared errors were estimated, one by one and roughly, by training
+on halves of the draws (see `evidencenet.halves`).
 """
 
 from dataclasses import dataclass
@@ -13,9 +11,6 @@ from scipy.optimize import minimize
 
 # Jackknife errors below this part of their median say nothing more.
 _FLOOR = 0.1
-# Errors learned from two sets of labels are uncertain themselves, and the tails of what is missed are not
-# normal: as with Student's t, what is stated is a little larger.
-_CAUTION = 1.1
 # Single draws may be off by any amount: beyond so many errors of the last fit, the next counts them as there.
 _FARTHEST, _FITS = 5.0, 4
 # Between these quantiles of log K the logarithm of the error is on straight lines.
@@ -87,38 +82,9 @@ class ErrorModel:
     def __call__(self, log_k: np.ndarray, jackknife: np.ndarray) -> np.ndarray:
         """Return the standard error of log K, given its jackknife error, both (n,)."""
         eta = self.power * _log_square(jackknife, self.floor) + np.interp(log_k, self.knots, self.values)
-        error: np.ndarray = _CAUTION * np.exp(0.5 * eta)
+        error: np.ndarray = np.exp(0.5 * eta)
         return error
 
 
 def _log_square(jackknife: np.ndarray, floor: float) -> np.ndarray:
     return 2 * np.log(np.maximum(jackknife, floor)) if floor > 0 else np.zeros(np.shape(jackknife))
-
-
-def relabel(log_odds: np.ndarray, counts: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Draw a label for each draw by its log posterior odds (n, K), `counts` (K,) of each in all, int (n,).
-
-    Examples
-    --------
-    >>> labels = relabel(np.zeros((100, 2)), np.array([50, 50]), np.random.default_rng(1))
-    >>> np.bincount(labels).tolist()
-    [50, 50]
-    """
-    # The largest of log-odds plus Gumbel noise is a draw by their probabilities. Shifts that make the numbers
-    # right do not change their law, the numbers being given.
-    noisy = log_odds + rng.gumbel(size=log_odds.shape)
-    shift = np.zeros(log_odds.shape[1])
-    labels = np.argmax(noisy, axis=1)
-    for _ in range(30):
-        found = np.bincount(labels, minlength=len(counts))
-        if np.array_equal(found, counts):
-            break
-        shift += np.log(counts / np.maximum(found, 1))
-        labels = np.argmax(noisy + shift, axis=1)
-    while (lacking := counts - np.bincount(labels, minlength=len(counts))).any():
-        # Of the last few, those change sides that lose least by it.
-        to, away = int(np.argmax(lacking)), int(np.argmin(lacking))
-        mine = np.flatnonzero(labels == away)
-        loss = (noisy + shift)[mine, away] - (noisy + shift)[mine, to]
-        labels[mine[np.argsort(loss)[: min(lacking[to], -lacking[away])]]] = to
-    return labels

@@ -141,9 +141,9 @@ class EvidenceNetwork:
     def error(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Return the standard error of `log_bayes_factor`, shape (n,).
 
-        It was learned by training again on labels drawn from what this network says, so that it holds what
-        all members share: the same draws, and the bias of the training (see `evidencenet.errors`). How it
-        varies from x to x follows the `jackknife`, as far as that tells, and it is never less.
+        It was learned by training on halves of the draws, so that it holds what all members share: the same
+        draws, and the bias of the training (see `evidencenet.halves`). How it varies from x to x follows the
+        `jackknife`, as far as that tells, and it is never less than that of the members.
         """
         above, below = index_of(model, self.names), index_of(against, self.names)
         data = checked(x, self.example)
@@ -387,18 +387,21 @@ class EvidenceNetwork:
 
     def _learned_error(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
         """Error (n,) of what was learned of two classes."""
-        error = self._jackknife(data, raw, above, below)
+        scatter = _scatter(raw, above, below)
+        jackknife = scatter
+        if self.baseline is not None:
+            jackknife = np.sqrt(scatter**2 + self.baseline.variance(self._scaled(data), above, below))
         if self.errors is None:
-            return error
+            return jackknife
         # Either way round it is that of the later model, and by no luck less than the members' own scatter.
         later, earlier = max(above, below), min(above, below)
-        return np.fmax(self.errors((raw[:, :, later] - raw[:, :, earlier]).mean(axis=0), error), error)
+        log_k = (raw[:, :, later] - raw[:, :, earlier]).mean(axis=0)
+        return np.fmax(self.errors(log_k, jackknife), scatter)
 
-    def _jackknife(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
-        if len(raw) < 2:
-            return np.full(raw.shape[1], np.nan)
-        # Leaving out one member at a time gives just the error of a mean.
-        variance = (raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw)
-        if self.baseline is not None:
-            variance += self.baseline.variance(self._scaled(data), above, below)
-        return np.sqrt(variance)
+
+def _scatter(raw: np.ndarray, above: int, below: int) -> np.ndarray:
+    """Return the jackknife error of the mean over members, (n,), of log K (members, n, classes)."""
+    if len(raw) < 2:
+        return np.full(raw.shape[1], np.nan)
+    # Leaving out one member at a time gives just the error of a mean.
+    return np.sqrt((raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw))

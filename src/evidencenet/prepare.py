@@ -10,7 +10,6 @@ from evidencenet.baseline import Baseline, Gaussians
 from evidencenet.batches import Chunk, Shuffled, in_blocks
 from evidencenet.choice import Plan
 from evidencenet.data import Data, arrays_of, as_data, layout, layout_text, map_arrays
-from evidencenet.errors import relabel
 from evidencenet.moments import LARGEST, SMALLEST, Moments, flat, inverse_root
 from evidencenet.recipe import Recipe
 from evidencenet.scaling import Scaling, has_outliers
@@ -28,8 +27,6 @@ _SCALING_DRAWS = 100_000
 _OUTLIER_DRAWS = 10_000
 # Ratio of variances above which combinations of numbers are taken for unlike.
 _CORRELATED = 100.0
-# Fewer draws than this are not taken for all.
-_LEAST_RELABELLED = 2_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,29 +119,13 @@ class Draws:
         varying = value[value > SMALLEST * value[-1]]
         return len(varying) > 1 and bool(varying[-1] > _CORRELATED * varying[0])
 
-    @property
-    def effective(self) -> float:
-        """How many training draws of equal weight these are worth."""
-        model, weight = self.model[self.training], self.weight[self.training].astype(np.float64)
-        worth = np.square(np.bincount(model, weight)) / np.bincount(model, np.square(weight))
-        return float(worth.sum())
-
-    def relabelled(self, log_k: np.ndarray, rng: np.random.Generator) -> "Draws":
-        """Draw all labels anew by log K against model 0, (n, K), as many of each model as there were.
-
-        A weight belongs to a draw of its own model, and not of another: of weighted draws, those that stand
-        for the weighted models are taken, with equal weights.
-        """
-        training = self.of_equal_weight(self.training)
-        if len(training) < _LEAST_RELABELLED:
-            training = self.training
-        model, counts = self.model.copy(), np.bincount(self.model[training], minlength=len(self.counts))
-        log_odds = log_k + np.log(counts / counts[0])
-        held_out = np.rint(counts * len(self.testing) / counts.sum()).astype(int)
-        held_out[0] += len(self.testing) - held_out.sum()
-        model[training] = relabel(log_odds[training], counts, rng)
-        model[self.testing] = relabel(log_odds[self.testing], held_out, rng)
-        return replace(self, model=model, weight=np.ones_like(self.weight), counts=counts, training=training)
+    def halves(self, seed: int) -> tuple["Draws", "Draws"]:
+        """Divide the training draws at random into two, each with half of those of each model."""
+        order = np.random.default_rng(seed).permutation(len(self.training))
+        order = order[np.argsort(self.model[self.training[order]], kind="stable")]
+        # In the order they had, which is a random one already.
+        first, second = (replace(self, training=self.training[np.sort(order[i::2])]) for i in (0, 1))
+        return first, second
 
     def prepared(self, plan: Plan) -> "Prepared":
         """Fit the scaling of a plan, and the baseline if it has one, to the training draws."""

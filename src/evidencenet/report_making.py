@@ -18,7 +18,7 @@ from evidencenet.provenance import versions
 from evidencenet.svg import inline_svg
 from evidencenet.validation import Validation
 
-_LEARNED = "learned by training again, on labels drawn by the network’s own probabilities"
+_LEARNED = "learned by training on halves of the draws"
 # In inches, as the other figures of the page.
 _SIZE, _SQUARE = (4.0, 3.3), (4.0, 4.1)
 

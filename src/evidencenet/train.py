@@ -2,7 +2,6 @@
 
 import operator
 import os
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from evidencenet.choice import Choice, Plan, choose
 from evidencenet.data import map_arrays
 from evidencenet.errors import ErrorModel
 from evidencenet.estimator import EvidenceNetwork
+from evidencenet.halves import can_be_halved, squared_errors
 from evidencenet.held_out import HeldOut
 from evidencenet.known import Known
 from evidencenet.moments import LARGEST
@@ -34,8 +34,6 @@ _TRIAL_PASSES = 10
 _TRIAL_OPERATIONS = 1e11
 # And the last two on all draws, with half of what a member may take.
 _LONGER_OPERATIONS = MOST_OPERATIONS / 2
-# Sets of new labels from which the error is learned; more where no network need be trained on them.
-_RELABELLED, _RELABELLED_BASELINES = 2, 6
 # Standard error of log K if no difference was found, times √n: half of what would have been noticed.
 _UNNOTICED = 4.0
 # Log K that vary by less than this are all the same.
@@ -84,9 +82,9 @@ def train(
         ``augment(rng, x)`` applies a random symmetry of the problem to each of a batch of draws, for example
         a change of sign.
     learn_error
-        Learn the error of log K by training two more networks, on labels drawn from what the first ones say
-        (see `evidencenet.errors`). If False, errors are the jackknife over the members, as in the paper,
-        which misses what they share.
+        Learn the error of log K by training two more networks, each on half of the draws (see
+        `evidencenet.halves`). If False, or with fewer than 64 draws to train on, errors are the jackknife
+        over the members, as in the paper, which misses what they share.
     seed
         The same seed on the same machine gives the same network, to the bit.
     progress
@@ -149,8 +147,8 @@ def train(
         kept = Checkpoint(checkpoint, fingerprint(settings, sims.model, sims.log_weight, some))
     trained = job.fit(data, final, members, progress=progress, kept=kept)
     net = replace(_finished(sims, data, trained, choice), made=_made(seed, augment, final))
-    if learn_error:
-        net = replace(net, errors=_error_model(job, net, data, final, trained, seeds[3], progress))
+    if learn_error and can_be_halved(draws):
+        net = replace(net, errors=_error_model(job, net, data, trained, seeds[3], progress))
     if known is not None:
         every = known.everything(data)
         net = known.completed(replace(net, novelty=_novelty(every, trained)), every.draws)
@@ -258,47 +256,22 @@ def _chosen(
 
 
 def _error_model(
-    job: _Job,
-    net: EvidenceNetwork,
-    data: Prepared,
-    recipe: Recipe,
-    trained: Trained,
-    seed: int,
-    progress: bool,
+    job: _Job, net: EvidenceNetwork, data: Prepared, trained: Trained, seed: int, progress: bool
 ) -> ErrorModel:
-    """Train again on labels drawn from what the network says, and learn its error from what comes out."""
+    """Learn the error from trainings on halves of the draws."""
     draws = data.draws
-    x = draws.held_out()[0]
-    n, members = len(draws.testing), len(trained.gain)
+    x, n = draws.held_out()[0], len(draws.testing)
+
+    def fit(half: Prepared, rng: np.random.Generator) -> np.ndarray:
+        # A batch that was named may be more than half of the draws.
+        batch, most = job.named.batch, len(half.draws.training)
+        named = replace(job.named, batch=batch and min(batch, most))
+        order, weights = (int(number) for number in rng.integers(2**31, size=2))
+        mine = replace(job, named=named, order=order, weights=weights)
+        return np.asarray(mine.fit(half, mine.sized(half)).log_odds[0, :n] - draws.log_odds)
+
+    squared = squared_errors(data, trained, fit, seed=seed, progress=progress)
     log_k = trained.log_odds[:, :n].mean(axis=0) - draws.log_odds
-    truth = net.table(draws.x).mean(axis=0) - (net.log_valid - net.log_valid[0])
-    alone = data.baseline is not None and not trained.gain.any()
-
-    def again(number: int) -> np.ndarray:
-        """Squared errors of one training on new labels, as if it had as many draws, (n, K)."""
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
-        others = draws.relabelled(truth, rng)
-        other = others.prepared(data.plan)
-        if alone and other.baseline is not None:
-            found = other.baseline(other.scaling(x))
-        else:
-            mine = replace(job, order=int(rng.integers(2**31)), weights=int(rng.integers(2**31)))
-            found = mine.fit(other, recipe).log_odds[0, :n] - others.log_odds
-        return np.asarray(np.square(found - log_k) * len(others.training) / draws.effective)
-
-    number = _RELABELLED_BASELINES if alone else _RELABELLED
-    with (
-        Progress("learning the error", number, enabled=progress) as bar,
-        ThreadPoolExecutor(1 if alone else os.cpu_count() or 1) as pool,
-    ):
-        squares = []
-        for square in pool.map(again, range(number)):
-            squares.append(square)
-            bar.update(len(squares))
-    squared = np.mean(squares, axis=0)
-    if members > 1:
-        # Each network of these is one; the mean of many has less of what is not shared.
-        squared -= (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
     # Where no difference was found, one may be there that is too small to be noticed: log K of 8/√n gain just
     # the two standard errors of the score, of n held-out draws, that are asked of networks.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(n))

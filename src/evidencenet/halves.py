@@ -1,0 +1,108 @@
+"""What halves of the draws say of the error of log K.
+
+The spread of an ensemble misses what its members share: they saw the same draws, and have the same bias. So
+networks are trained on each half of the draws. Where variances fall as 1/n, that of a half is twice that of
+all, of which it shares one part: so a half differs from all as all differ from the truth. The same holds for
+a bias that falls as 1/n, since it is twice as large for a half.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from scipy.special import softmax
+
+from evidencenet.prepare import Draws, Prepared
+from evidencenet.progress import Progress
+from evidencenet.training import Trained
+
+# Training draws in all, and of each model, of which halves can be trained on.
+_LEAST, _LEAST_OF_EACH = 64, 4
+# Ways to halve the draws; more where no network need be trained on them.
+_DIVISIONS, _DIVISIONS_OF_BASELINES = 1, 6
+
+
+def can_be_halved(draws: Draws) -> bool:
+    """Say whether there are draws enough to train on half of them."""
+    model = draws.model[draws.training]
+    return len(model) >= _LEAST and bool(np.bincount(model).min() >= _LEAST_OF_EACH)
+
+
+def squared_errors(
+    data: Prepared,
+    trained: Trained,
+    fit: Callable[[Prepared, np.random.Generator], np.ndarray],
+    *,
+    seed: int,
+    progress: bool,
+) -> np.ndarray:
+    """Estimate squared errors of log K against model 0 for the held-out draws, (n, K).
+
+    Single ones are rough, and may be negative.
+
+    Parameters
+    ----------
+    data, trained
+        All draws, and the ensemble that was trained on them.
+    fit
+        Trains one network on prepared draws, with seeds from a generator: its log K, (n, K).
+    seed
+        Of the halves.
+    progress
+        Show a bar.
+    """
+    draws = data.draws
+    x, n, members = draws.held_out()[0], len(draws.testing), len(trained.gain)
+    log_k = trained.log_odds[:, :n].mean(axis=0) - draws.log_odds
+    baseline = np.zeros_like(log_k) if data.baseline is None else data.baseline(data.scaling(x))
+    alone = data.baseline is not None and not trained.gain.any()
+
+    def missed(number: int, half: Draws) -> tuple[np.ndarray, np.ndarray]:
+        """Return what half of the draws adds to log K, and to the baseline's part of it, (n, K) each."""
+        mine = half.prepared(data.plan)
+        part = np.zeros_like(log_k) if mine.baseline is None else mine.baseline(mine.scaling(x)) - baseline
+        if alone:
+            return part, part
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
+        return fit(mine, rng) - log_k, part
+
+    divisions = _DIVISIONS_OF_BASELINES if alone else _DIVISIONS
+    halves = [half for i in range(divisions) for half in draws.halves(seed + i)]
+    with (
+        Progress("learning the error", len(halves), enabled=progress) as bar,
+        ThreadPoolExecutor(1 if alone else os.cpu_count() or 1) as pool,
+    ):
+        found = []
+        for pair in pool.map(missed, range(len(halves)), halves):
+            found.append(pair)
+            bar.update(len(found))
+    # By the two halves of each division, (divisions, 2, n, K).
+    off, part = (np.reshape(each, (divisions, 2, *log_k.shape)) for each in zip(*found, strict=True))
+    kept = _kept(off[..., 1:], part[..., 1:])
+    # Of the Gaussians only the scatter counts: they find fewer directions in half of the draws, a bias that
+    # does not fall as 1/n.
+    scatter = np.square(kept * (part[:, 0] - part[:, 1])) / 4
+    squared = np.mean(np.square(off - kept * part), axis=(0, 1)) + scatter.mean(axis=0)
+    if members > 1:
+        # A half has one network; the mean of many has less of what they do not share. The mean's own part of
+        # that is counted twice, to be on the safe side: networks of a half scatter more than those of all.
+        squared -= (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
+    return squared + _lacking(trained, n) if alone else squared
+
+
+def _lacking(trained: Trained, n: int) -> float:
+    """Return the mean square of what the Gaussians may lack: too little for networks to prove it.
+
+    They gained a score that may be chance, and were not taken; an error δ of log K costs p (1 − p) δ²/2.
+    """
+    scores = trained.history.score
+    gained = float(np.mean(scores[:, 0] - np.nanmin(scores, axis=1)))
+    p = softmax(trained.log_odds[0, :n], axis=1)[:, 1:]
+    return 2 * gained / max(float(np.mean(np.sum(p * (1 - p), axis=1))), 1e-6)
+
+
+def _kept(off: np.ndarray, part: np.ndarray) -> float:
+    """Say how much of what the baseline misses the networks leave as it is, from 0 to 1."""
+    size = np.median(np.abs(part))
+    return float(np.clip(np.median(off * np.sign(part)) / size, 0, 1)) if size > 0 else 0.0
