@@ -152,6 +152,31 @@ def test_halves_tell_the_error_of_a_mean(bias: float, members: int) -> None:
     assert abs(found.mean() - 2 * true) > 4 * error
 
 
+@pytest.mark.parametrize("corrected", [True, False], ids=["taken back", "left as they are"])
+def test_errors_of_gaussians_count_unless_networks_take_them_back(corrected: bool) -> None:
+    problem = en.problems.mean_test(30)
+    some = Draws.of(draws(problem, 4_000, seed=1), 0.5, None, 1)
+    x = some.held_out()[0]
+    data = some.prepared(Plan(Dense(), Logistic(), baseline=True))
+
+    def gaussians(prepared: Prepared) -> np.ndarray:
+        assert prepared.baseline is not None
+        return prepared.baseline(prepared.scaling(x))
+
+    def fit(prepared: Prepared, rng: np.random.Generator) -> np.ndarray:
+        own = 0.02 * rng.normal(size=(len(some.testing), 2)) * [0, 1]
+        return (gaussians(data) if corrected else gaussians(prepared)) + own
+
+    trained = Trained(None, None, np.ones(1), gaussians(data)[None], np.zeros(0), cast(History, None))
+    found = squared_errors(data, trained, fit, seed=3, progress=False)[:, 1]
+    first, second = (gaussians(half.prepared(data.plan))[:, 1] for half in some.halves(3))
+    # What half of the draws lacks in both halves is not counted, what differs between them is.
+    expected = 0.02**2 + (0.0 if corrected else np.mean((first - second) ** 2) / 4)
+    assert found.mean() == pytest.approx(expected, rel=0.1)
+    missed = np.mean([(one - gaussians(data)[:, 1]) ** 2 for one in (first, second)])
+    assert missed > 1.3 * np.mean((first - second) ** 2) / 4 > 1.3 * 0.05**2
+
+
 def test_errors_are_learned_of_as_many_draws_as_can_be_halved() -> None:
     x = np.random.default_rng(1).normal(size=(140, 2))
     # With 72 left for training, a half is less than the batch that was named.

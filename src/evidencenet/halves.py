@@ -81,9 +81,13 @@ def squared_errors(
     off, part = (np.reshape(each, (divisions, 2, *log_k.shape)) for each in zip(*found, strict=True))
     kept = _kept(off[..., 1:], part[..., 1:])
     # Of the Gaussians only the scatter counts: they find fewer directions in half of the draws, a bias that
-    # does not fall as 1/n.
-    scatter = np.square(kept * (part[:, 0] - part[:, 1])) / 4
-    squared = np.mean(np.square(off - kept * part), axis=(0, 1)) + scatter.mean(axis=0)
+    # does not fall as 1/n. If they find none at all, it is left to the jackknife.
+    scatter = np.mean(np.square(part[:, 0] - part[:, 1]) / 4, axis=0)
+    if data.baseline is not None:
+        pairs = range(log_k.shape[1])
+        jackknife = np.stack([data.baseline.variance(data.scaling(x), k, 0) for k in pairs], axis=1)
+        scatter = max(scatter, jackknife, key=np.mean)
+    squared = np.mean(np.square(off - kept * part), axis=(0, 1)) + kept**2 * scatter
     if members > 1:
         # A half has one network; the mean of many has less of what they do not share. The mean's own part of
         # that is counted twice, to be on the safe side: networks of a half scatter more than those of all.
@@ -94,12 +98,14 @@ def squared_errors(
 def _lacking(trained: Trained, n: int) -> float:
     """Return the mean square of what the Gaussians may lack: too little for networks to prove it.
 
-    They gained a score that may be chance, and were not taken; an error δ of log K costs p (1 − p) δ²/2.
+    They gained a score that may be chance, and were not taken. What is more than chance counts: an error δ of
+    log K costs p (1 − p) δ²/2 on average, and its variance from draw to draw is twice that.
     """
     scores = trained.history.score
     gained = float(np.mean(scores[:, 0] - np.nanmin(scores, axis=1)))
+    sure = max(gained - np.sqrt(2 * gained / n), 0.0)
     p = softmax(trained.log_odds[0, :n], axis=1)[:, 1:]
-    return 2 * gained / max(float(np.mean(np.sum(p * (1 - p), axis=1))), 1e-6)
+    return 2 * sure / max(float(np.mean(np.sum(p * (1 - p), axis=1))), 1e-6)
 
 
 def _kept(off: np.ndarray, part: np.ndarray) -> float:
