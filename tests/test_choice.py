@@ -159,6 +159,22 @@ def test_the_closest_two_are_tried_at_greater_length(
         assert f"{longer[SET]:.5f}" in str(choice)
 
 
+@pytest.mark.parametrize(("behind", "again"), [(0.01, False), (0.0, False), (-0.01, True)])
+def test_the_caller_says_how_far_behind_a_rival_may_be(behind: float, again: bool) -> None:
+    # Better by less than chance, the rival is not taken at once, but tried at greater length.
+    noise = np.random.default_rng(1).normal(size=100)
+    plan, choice = choose(
+        FIRST,
+        [lambda _: [SET]],
+        lambda plan: np.full(100, 0.5) if plan == FIRST else 0.5 + behind + noise - noise.mean(),
+        10,
+        run_longer=lambda plan: np.full(100, 0.5 if plan == FIRST else 0.4),
+        rival=lambda plan, best: 0.0 if plan == SET else -np.inf,
+    )
+    assert bool(choice.longer) == again
+    assert plan == (SET if again else FIRST)
+
+
 def test_an_error_is_the_callers() -> None:
     def run(plan: Plan) -> np.ndarray:
         raise ZeroDivisionError("in a trial")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # A later plan must be better by this many nats, and by one standard error of the difference.
 _LEAST_GAIN = 2e-4
 # Of short trials, the best plan with another network is no worse for sure if it is behind by less than this.
-_CLOSE = 2e-3
+CLOSE = 2e-3
 # A longer trial is one training, and others of the same plan would come out a little differently.
 _SCATTER = 5e-4
 
@@ -92,7 +92,7 @@ class Choice:
     draws
         Training draws that each was tried on.
     longer
-        The best plan and a rival with another network, if one came close, tried again at greater length.
+        The best plan and a rival, if one came close, tried again at greater length.
     """
 
     trials: tuple[Trial, ...]
@@ -123,6 +123,10 @@ class Choice:
         return frame([{**asdict(trial), "taken": trial.plan == self.taken} for trial in self.trials], "plan")
 
 
+def _with_another_network(plan: Plan, best: Plan) -> float:
+    return CLOSE if plan.network != best.network else -np.inf
+
+
 def choose(
     first: Plan,
     rounds: Sequence[Callable[[Plan], Sequence[Plan]]],
@@ -130,7 +134,9 @@ def choose(
     draws: int,
     tell: Callable[[int, Plan], None] = lambda tried, best: None,
     run_longer: Callable[[Plan], np.ndarray] | None = None,
-    rival: Callable[[Plan, Plan], bool] = lambda plan, best: plan.network != best.network,
+    rival: Callable[[Plan, Plan], float] = lambda plan, best: (
+        CLOSE if plan.network != best.network else -np.inf
+    ),
 ) -> tuple[Plan, Choice]:
     """Improve a plan round by round.
 
@@ -152,7 +158,7 @@ def choose(
         Tries a plan at greater length. The best plan, and its best rival if that is close behind, are then
         tried again: what learns fast is not always what learns most.
     rival
-        Says whether a plan is a rival of the best one.
+        Says how many nats a plan may be behind the best one to be its rival; −∞ if it never is.
 
     Returns
     -------
@@ -188,9 +194,7 @@ def choose(
                     best = plan
             tell(len(trials), best)
         short = tuple(trials.values())
-        close = [
-            plan for plan in trials if rival(plan, best) and trials[plan].score < trials[best].score + _CLOSE
-        ]
+        close = [plan for plan in trials if trials[plan].score < trials[best].score + rival(plan, best)]
         longer: tuple[Trial, ...] = ()
         if run_longer is not None and close:
             second = min(close, key=lambda plan: trials[plan].score)

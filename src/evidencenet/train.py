@@ -10,7 +10,7 @@ import numpy as np
 
 from evidencenet import forward, losses, networks, plans
 from evidencenet.checkpoints import fingerprint
-from evidencenet.choice import Choice, Plan, choose
+from evidencenet.choice import CLOSE, Choice, Plan, choose
 from evidencenet.data import map_arrays
 from evidencenet.errors import ErrorModel
 from evidencenet.estimator import EvidenceNetwork
@@ -224,9 +224,12 @@ def _chosen(
         data = draws.prepared(plan)
         return tried(data, job.sized(data, _LONGER_OPERATIONS))
 
-    def rival(plan: Plan, best: Plan) -> bool:
-        """Whether it is of another kind, not only of another size, and there is something to learn."""
-        return plan.network in options and plan.network != best.network and best in learned
+    def rival(plan: Plan, best: Plan) -> float:
+        """How far a plan may be behind and yet overtake: one of another kind, not only of another size."""
+        if best not in learned:
+            # Gaussians alone do not improve at length. Networks do, if they are as good already.
+            return 0.0 if plan in learned else -np.inf
+        return CLOSE if plan.network in options and plan.network != best.network else -np.inf
 
     def tried(data: Prepared, recipe: Recipe) -> np.ndarray:
         trained = job.fit(data, recipe)
