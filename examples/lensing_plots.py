@@ -11,6 +11,9 @@ from evidencenet import plots
 from evidencenet.drawing import BLACK, BLUE, GREY, ORANGE
 from lensing_data import PAIRS, Survey
 
+# Of log10 K, in the histograms.
+_LARGEST = 12.0
+
 
 def draw_data(survey: Survey, expected: np.ndarray, drawn: np.ndarray) -> Figure:
     """Draw the data beside a mock, without and with noise, (P,) each, for each pair of redshift bins."""
@@ -72,13 +75,15 @@ def draw_coverage(checks: dict[str, list[en.Validation]]) -> Figure:
 def draw_log_k(
     checks: dict[str, list[en.Validation]], observed: dict[str, float], exact: dict[str, Any]
 ) -> Figure:
-    """Draw log10 K of fresh draws under each model, recalibrated, with that of the observation."""
+    """Draw log10 K of fresh draws under each model, recalibrated, with that of the observation.
+
+    The last bar holds all draws beyond: with alignment, log10 K runs up to hundreds.
+    """
     made, axes = figure((5.8 * len(checks), 4.4), 1, len(checks), squeeze=False)
     ten = np.log(10.0)
     for (way, (_, check)), axis in zip(checks.items(), axes[0], strict=True):
-        plots.log_k_distributions(
-            check.log_k[:, 1], check.label, check.names, observed[way], axis, base10=True
-        )
+        shown = np.minimum(check.log_k[:, 1], _LARGEST * ten)
+        plots.log_k_distributions(shown, check.label, check.names, observed[way], axis, base10=True)
         value, error = exact["log_k"] / ten, exact["error"] / ten
         axis.axvspan(value - error, value + error, color=GREY, alpha=0.4, linewidth=0)
         axis.axvline(value, color=BLACK, linestyle=":")
