@@ -296,10 +296,10 @@ def test_what_the_caller_adds(two, written, monkeypatch):
 
 def test_where_the_error_comes_from(two, written):
     net, _, answer = two
-    assert "found by training again" in Page(written(net, answer=answer)).words
+    assert "found by training on halves" in Page(written(net, answer=answer)).words
     words = Page(written(replace(net, errors=None), answer=answer)).words
     assert "the jackknife over the members, which misses what they share" in words
-    assert "found by training again" not in words
+    assert "found by training on halves" not in words
 
 
 def test_what_was_tried(two, written):

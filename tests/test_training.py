@@ -189,8 +189,8 @@ def test_members_that_learned_nothing_say_nothing() -> None:
     np.testing.assert_array_equal(net.gain, 0)
     x = rng.normal(size=(50, 5))
     np.testing.assert_array_equal(net.members(x), 0)
-    # Log K of 8/√n would just have been noticed, of 200 held-out draws: half of that, times the caution 1.1.
-    np.testing.assert_allclose(net.error(x), 1.1 * 4 / np.sqrt(200), rtol=1e-3)
+    # Log K of 8/√n would just have been noticed, of 200 held-out draws: half of that.
+    np.testing.assert_allclose(net.error(x), 4 / np.sqrt(200), rtol=1e-3)
 
 
 def test_the_start_may_be_the_best() -> None:

@@ -8,7 +8,7 @@ import urllib.parse
 import uuid
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -262,9 +262,9 @@ def replaced(path: Path) -> Iterator[Path]:
         else:
             os.replace(partial, path)
     finally:
-        if partial.is_dir():
-            shutil.rmtree(partial, ignore_errors=True)
-        else:
+        # If it was interrupted, a thread of Zarr's may still be making the folder.
+        shutil.rmtree(partial, ignore_errors=True)
+        with suppress(OSError):
             partial.unlink(missing_ok=True)
 
 
