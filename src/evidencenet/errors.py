@@ -88,3 +88,11 @@ class ErrorModel:
 
 def _log_square(jackknife: np.ndarray, floor: float) -> np.ndarray:
     return 2 * np.log(np.maximum(jackknife, floor)) if floor > 0 else np.zeros(np.shape(jackknife))
+
+
+def scatter_of(raw: np.ndarray, above: int, below: int) -> np.ndarray:
+    """Return the jackknife error of the mean over members, (n,), of log K (members, n, classes)."""
+    if len(raw) < 2:
+        return np.full(raw.shape[1], np.nan)
+    # Leaving out one member at a time gives just the error of a mean.
+    return np.sqrt((raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw))

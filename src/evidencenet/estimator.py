@@ -18,7 +18,7 @@ from evidencenet.comparison import Comparison, Lead, compare
 from evidencenet.data import Data, arrays_of, index_of, layout, layout_text, map_arrays
 from evidencenet.densities import Densities, difference, finite
 from evidencenet.display import network_card
-from evidencenet.errors import ErrorModel
+from evidencenet.errors import ErrorModel, scatter_of
 from evidencenet.estimate import Estimate
 from evidencenet.held_out import HeldOut
 from evidencenet.notices import RecalibrationWarning
@@ -387,7 +387,7 @@ class EvidenceNetwork:
 
     def _learned_error(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
         """Error (n,) of what was learned of two classes."""
-        scatter = _scatter(raw, above, below)
+        scatter = scatter_of(raw, above, below)
         jackknife = scatter
         if self.baseline is not None:
             jackknife = np.sqrt(scatter**2 + self.baseline.variance(self._scaled(data), above, below))
@@ -397,11 +397,3 @@ class EvidenceNetwork:
         later, earlier = max(above, below), min(above, below)
         log_k = (raw[:, :, later] - raw[:, :, earlier]).mean(axis=0)
         return np.fmax(self.errors(log_k, jackknife), scatter)
-
-
-def _scatter(raw: np.ndarray, above: int, below: int) -> np.ndarray:
-    """Return the jackknife error of the mean over members, (n,), of log K (members, n, classes)."""
-    if len(raw) < 2:
-        return np.full(raw.shape[1], np.nan)
-    # Leaving out one member at a time gives just the error of a mean.
-    return np.sqrt((raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw))
