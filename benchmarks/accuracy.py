@@ -62,8 +62,8 @@ def main() -> None:
         job = partial(measure, zoo()[name](), options.draws, options.seed)
         jobs.append((name, partial(job, keep=kept(options, name))))
         if options.paper:
-            paper = partial(job, recipe=en.Recipe.paper(), learn_error=False)
-            paper = partial(paper, keep=kept(options, f"{name}-paper"))
+            keep = kept(options, f"{name}-paper")
+            paper = partial(job, recipe=en.Recipe.paper(), learn_error=False, keep=keep)
             jobs.append((f"{name} (paper)", paper))
     table(jobs, line, options.json)
 

@@ -134,9 +134,7 @@ def choose(
     draws: int,
     tell: Callable[[int, Plan], None] = lambda tried, best: None,
     run_longer: Callable[[Plan], np.ndarray] | None = None,
-    rival: Callable[[Plan, Plan], float] = lambda plan, best: (
-        CLOSE if plan.network != best.network else -np.inf
-    ),
+    rival: Callable[[Plan, Plan], float] = _with_another_network,
 ) -> tuple[Plan, Choice]:
     """Improve a plan round by round.
 
