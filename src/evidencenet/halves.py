@@ -54,7 +54,7 @@ def squared_errors(
     """
     draws = data.draws
     x, n, members = draws.held_out()[0], len(draws.testing), len(trained.gain)
-    log_k = trained.log_odds[:, :n].mean(axis=0) - draws.log_odds
+    log_k = draws.held_out_log_k(trained.log_odds)
     baseline = np.zeros_like(log_k) if data.baseline is None else data.baseline(data.scaling(x))
     alone = data.baseline is not None and not trained.gain.any()
 

@@ -89,6 +89,14 @@ class Draws:
         """Return the held-out draws and their models."""
         return map_arrays(lambda array: array[self.testing], self.x), self.model[self.testing]
 
+    def held_out_log_k(self, log_odds: np.ndarray) -> np.ndarray:
+        """Return log K against model 0 of the held-out draws, (n, K): the mean of members.
+
+        Their log-odds, (members, ..., K), may have rows more, of padding.
+        """
+        mean: np.ndarray = log_odds[:, : len(self.testing)].mean(axis=0)
+        return mean - self.log_odds
+
     def of_equal_weight(self, rows: np.ndarray, most: int | None = None) -> np.ndarray:
         """Thin draws so that those that stay, at most so many of each model, stand for the weighted models.
 

@@ -271,10 +271,10 @@ def _error_model(
         named = replace(job.named, batch=batch and min(batch, most))
         order, weights = (int(number) for number in rng.integers(2**31, size=2))
         mine = replace(job, named=named, order=order, weights=weights)
-        return np.asarray(mine.fit(half, mine.sized(half)).log_odds[0, :n] - draws.log_odds)
+        return draws.held_out_log_k(mine.fit(half, mine.sized(half)).log_odds)
 
     squared = squared_errors(data, trained, fit, seed=seed, progress=progress)
-    log_k = trained.log_odds[:, :n].mean(axis=0) - draws.log_odds
+    log_k = draws.held_out_log_k(trained.log_odds)
     # Where no difference was found, one may be there that is too small to be noticed: log K of 8/√n gain just
     # the two standard errors of the score, of n held-out draws, that are asked of networks.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(n))
@@ -297,8 +297,7 @@ def _finished(sims: Simulations, data: Prepared, trained: Trained, choice: Choic
     draws = data.draws
     label = draws.model[draws.testing]
     valid = np.log(sims.valid_fraction)
-    log_k = trained.log_odds[:, : len(label)].mean(axis=0) - draws.log_odds
-    log_k += valid - valid[0]
+    log_k = draws.held_out_log_k(trained.log_odds) + valid - valid[0]
     # Of weighted draws, those that stand for the weighted models: their numbers say what can be confirmed.
     alike = np.isin(draws.testing, draws.of_equal_weight(draws.testing))
     return EvidenceNetwork(
