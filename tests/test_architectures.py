@@ -263,13 +263,15 @@ def test_a_network_that_does_not_suit_the_draws(small: Case) -> None:
 
 # --- Trained ---------------------------------------------------------------------------------------------
 
+OPTIONS: dict[str, Any] = {"members": 2, "learn_error": False, "seed": 2, "progress": False}
+
 
 @pytest.fixture(scope="module")
 def sets() -> Case:
     """Sets of points in a masked dict; naming a recipe takes the network that suits the shape."""
     problem = en.problems.correlated_cloud(capacity=20)
     sims = draws(problem, 10_000, seed=1)
-    net = en.train(sims, members=2, recipe=en.Recipe(epochs=6, batch=100), seed=2, progress=False)
+    net = en.train(sims, recipe=en.Recipe(epochs=6, batch=100), **OPTIONS)
     return Case(problem, sims, draws(problem, 500, seed=3), net)
 
 
@@ -277,9 +279,7 @@ def sets() -> Case:
 def ordered() -> Case:
     problem = en.problems.autocorrelation(length=20)
     sims = draws(problem, 6_000, seed=1)
-    net = en.train(
-        sims, network=Sequence(), members=2, recipe=en.Recipe(epochs=3, batch=100), seed=2, progress=False
-    )
+    net = en.train(sims, network=Sequence(), recipe=en.Recipe(epochs=3, batch=100), **OPTIONS)
     return Case(problem, sims, draws(problem, 500, seed=3), net)
 
 
@@ -318,9 +318,7 @@ def row_effects(rows: int, columns: int) -> en.problems.Problem:
 def tabled() -> Case:
     problem = row_effects(4, 3)
     sims = draws(problem, 6_000, seed=1)
-    net = en.train(
-        sims, network=Table(), members=2, recipe=en.Recipe(epochs=4, batch=100), seed=2, progress=False
-    )
+    net = en.train(sims, network=Table(), recipe=en.Recipe(epochs=4, batch=100), **OPTIONS)
     return Case(problem, sims, draws(problem, 500, seed=3), net)
 
 

@@ -271,6 +271,7 @@ def test_data_of_many_numbers() -> None:
         network=network,
         members=1,
         recipe=en.Recipe(epochs=1, batch=100),
+        learn_error=False,
         seed=1,
         progress=False,
     )
@@ -306,7 +307,7 @@ def test_weighted_draws_stand_for_the_weighted_models() -> None:
     np.testing.assert_array_equal(np.bincount(label[parts.of_equal_weight(parts.testing, 700)]), 700)
 
     recipe = en.Recipe(epochs=1)
-    net = en.train(sims, members=1, recipe=recipe, baseline=True, seed=2, progress=False)
+    net = en.train(sims, members=1, recipe=recipe, baseline=True, learn_error=False, seed=2, progress=False)
     fresh = rng.normal(size=(4_000, 2))
     assert net.novelty is not None
     error = np.sqrt(0.05 * 0.95 * (1 / 4_000 + 1 / net.novelty.counts[1]))

@@ -90,6 +90,7 @@ def test_shares_of_the_models_do_not_matter(series: Case, baseline: bool, times:
         members=2,
         recipe=en.Recipe(epochs=6),
         baseline=baseline,
+        learn_error=False,
         seed=1,
         progress=False,
     )
@@ -127,7 +128,7 @@ def test_failed_draws_are_accounted_for(series: Case) -> None:
     assert sims.valid_fraction[0] == 1
     assert sims.valid_fraction[1] == pytest.approx(0.9, abs=0.008)
     recipe = en.Recipe(epochs=6)
-    net = en.train(sims, members=2, recipe=recipe, baseline=True, seed=1, progress=False)
+    net = en.train(sims, members=2, recipe=recipe, baseline=True, learn_error=False, seed=1, progress=False)
     without = series.problem.log_bayes_factor(series.fresh.x)
     # p(x and valid | M1) = 0.9 p(x | M1).
     exact = without + np.log(0.9)
@@ -149,7 +150,7 @@ def test_failed_draws_are_accounted_for(series: Case) -> None:
 def test_a_loss_that_cannot_be_told_the_shares(small: Case) -> None:
     sims = draws(small.problem, 12_000, seed=1, fractions=(3, 1))
     loss = en.losses.Asymmetric(lambda f: jnp.exp(-f / 2), lambda f: jnp.exp(f / 2), lambda f: f)
-    net = en.train(sims, loss=loss, members=1, recipe=en.Recipe(epochs=4), progress=False)
+    net = en.train(sims, loss=loss, members=1, recipe=en.Recipe(epochs=4), learn_error=False, progress=False)
     exact, found = (source.log_bayes_factor(small.fresh.x) for source in (small.problem, net))
     bound = 4 * limit(small.problem.log_bayes_factor(sims.x) + log_prior_odds(sims), 1)
     assert abs(shift(found, exact)) < bound < np.log(3) / 2
@@ -167,7 +168,7 @@ def test_weights_lead_to_another_prior() -> None:
     x = theta + rng.normal(size=2 * n)
     log_weight = np.where(label == 1, -((theta - 1) ** 2) / 2 + theta**2 / 32, 0)
     sims = en.Simulations(x, label, log_weight=log_weight)
-    net = en.train(sims, members=1, recipe=en.Recipe(epochs=5), progress=False)
+    net = en.train(sims, members=1, recipe=en.Recipe(epochs=5), learn_error=False, progress=False)
     fresh = np.linspace(-1.5, 3.5, 41)
     exact = -((fresh - 1) ** 2) / 4 - np.log(2) / 2 + fresh**2 / 2
     unweighted = -(fresh**2) / 34 - np.log(17) / 2 + fresh**2 / 2
@@ -201,7 +202,9 @@ def awkward(x: Any) -> np.ndarray:
 
 def test_sizes_offsets_and_constants(small: Case) -> None:
     sims = en.Simulations(awkward(small.sims.x), small.sims.model)
-    net = en.train(sims, members=2, recipe=en.Recipe(epochs=5), baseline=True, progress=False)
+    net = en.train(
+        sims, members=2, recipe=en.Recipe(epochs=5), baseline=True, learn_error=False, progress=False
+    )
     exact = small.problem.log_bayes_factor(small.fresh.x)
     x = awkward(small.fresh.x)
     found = net.log_bayes_factor(x)
@@ -223,7 +226,12 @@ def test_integers_and_one_dimension() -> None:
     label = np.arange(30_000) % 2
     counts = rng.poisson(np.where(label == 1, 6.0, 3.0))
     net = en.train(
-        en.Simulations(counts, label), members=1, recipe=en.Recipe(epochs=4), baseline=True, progress=False
+        en.Simulations(counts, label),
+        members=1,
+        recipe=en.Recipe(epochs=4),
+        baseline=True,
+        learn_error=False,
+        progress=False,
     )
     np.testing.assert_array_equal(net.gain, 1)
     fresh = np.arange(10)
@@ -256,7 +264,7 @@ def test_a_seed_decides_every_bit(small: Case) -> None:
 
 
 def test_a_recipe_leaves_nothing_to_choose(small: Case) -> None:
-    net = en.train(small.sims, recipe=QUICK, members=1, progress=False)
+    net = en.train(small.sims, recipe=QUICK, members=1, learn_error=False, progress=False)
     assert net.choice is None
     assert net.loss == en.losses.LPopExponential(alpha=2.0)
     assert net.architecture == en.networks.Dense()
@@ -308,7 +316,9 @@ def test_augmentations_of_another_type(small: Case) -> None:
         return np.round(x).astype(int)
 
     sims = en.Simulations(100 * np.asarray(small.sims.x), small.sims.model)
-    net = en.train(sims, augment=rounded, members=1, recipe=en.Recipe(epochs=3), progress=False)
+    net = en.train(
+        sims, augment=rounded, members=1, recipe=en.Recipe(epochs=3), learn_error=False, progress=False
+    )
     assert en.validate(net, en.Simulations(100 * np.asarray(small.fresh.x), small.fresh.model)).informative
 
 
@@ -319,7 +329,7 @@ def test_augmentation_may_write_into_its_batch(small: Case) -> None:
         x *= -1
         return x
 
-    en.train(small.sims, augment=flip, recipe=QUICK, members=1, progress=False)
+    en.train(small.sims, augment=flip, recipe=QUICK, members=1, learn_error=False, progress=False)
     np.testing.assert_array_equal(small.sims.x, before)
 
 

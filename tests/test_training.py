@@ -145,7 +145,7 @@ def overfitted() -> en.EvidenceNetwork:
     """A network that learns 540 draws by heart, long after its held-out score was best."""
     sims = draws(en.problems.mean_test(size=20), 600, seed=1)
     recipe = en.Recipe(epochs=200, batch=50, learning_rate=3e-3, weight_decay=0.0, patience=15)
-    return en.train(sims, members=2, recipe=recipe, seed=1, progress=False)
+    return en.train(sims, members=2, recipe=recipe, learn_error=False, seed=1, progress=False)
 
 
 def test_early_stopping(overfitted: en.EvidenceNetwork) -> None:
@@ -278,7 +278,9 @@ def test_a_network_of_ones_own(small: Case) -> None:
         return eqx.nn.MLP(x.size, outputs, 16, 1, key=key)
 
     recipe = en.Recipe(epochs=5)
-    net = en.train(small.sims, network=mine, members=2, recipe=recipe, seed=1, progress=False)
+    net = en.train(
+        small.sims, network=mine, members=2, recipe=recipe, learn_error=False, seed=1, progress=False
+    )
     best = score(small.problem.log_bayes_factor(small.fresh.x), small.fresh.model)
     assert en.validate(net, small.fresh).score.gain > 0.8 * best.gain
 

@@ -246,6 +246,8 @@ BUILT_IN = {kind.__name__: kind for kind in (Dense, DeepSet, Table, Sequence, Im
 PLACE_BLIND = (DeepSet, Table, Sequence, Image, Spectrum)
 # Those of them that use the same weights in all places, and so overfit less.
 SHARED_WEIGHTS = (DeepSet, Table, Sequence, Image)
+# ... and, of these, the ones to which the order of places means nothing.
+EXCHANGEABLE = (DeepSet, Table)
 
 
 def to_dict(architecture: Architecture) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Recipe:
         Times that all training draws are seen; None chooses by the number of draws, so that small
         sets are seen more often.
     batch
-        Draws in a minibatch; None is a 400th of the training draws, between 32 and 1000.
+        Draws in a minibatch; None is a 400th of the training draws, between 32 and 1000; half as many for
+        networks of sets and tables, to which a draw is many examples of one kind.
     learning_rate
         The largest learning rate.
     schedule
@@ -108,6 +109,7 @@ class Recipe:
         most: float = MOST_OPERATIONS,
         fewest: int = 3,
         shared: bool = False,
+        exchangeable: bool = False,
     ) -> "Recipe":
         """Fill in what was left to the number of training draws, and to the network.
 
@@ -123,8 +125,10 @@ class Recipe:
             Epochs whatever they take, if no number of them was named.
         shared
             Whether the network uses the same weights in all places of a draw.
+        exchangeable
+            Whether places may also change without a change of its answer.
         """
-        batch = self.batch or int(np.clip(n // 400, 32, 1000))
+        batch = self.batch or int(np.clip(n // (800 if exchangeable else 400), 32, 1000))
         if n < batch:
             raise ValueError(
                 f"{n} draws are left for training, less than one batch of {batch}. Simulate more "

@@ -198,6 +198,7 @@ class _Job:
             most=most,
             fewest=fewest,
             shared=isinstance(plan.network, networks.SHARED_WEIGHTS),
+            exchangeable=isinstance(plan.network, networks.EXCHANGEABLE),
         )
 
 
