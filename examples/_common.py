@@ -211,10 +211,14 @@ def write(name: str, record: Mapping[str, Any], figures: Mapping[str, Figure], o
 
 def refresh(folder: Path) -> str:
     """Write README.md from all results in a folder, and each table into its page; return the README."""
-    about = "Our figures beside the paper's, each table with the command that made it."
+    paths = sorted((folder / "results").glob("*.json"))
+    records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    about = (
+        "Our figures beside the paper's, each table with the command that made it. `make paper` runs all of\n"
+        f"them: {_spent(sum(record['seconds'] for record in records))}, one after the other."
+    )
     parts = [f"# The paper, reproduced\n\n{about}\n"]
-    for path in sorted((folder / "results").glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+    for path, record in zip(paths, records, strict=True):
         table, page = markdown(record), folder / f"{path.stem}.md"
         title = record["title"]
         if page.exists():
