@@ -88,5 +88,6 @@ def draw_log_k(
         axis.axvspan(value - error, value + error, color=GREY, alpha=0.4, linewidth=0)
         axis.axvline(value, color=BLACK, linestyle=":")
         text = f"{way}\ndotted: nested sampling, {value:.2f}".replace("-", "−")
-        axis.annotate(text, (0.98, 0.97), xycoords="axes fraction", ha="right", va="top")
+        # Left of the last bar, which may be the highest.
+        axis.annotate(text, (0.58, 0.97), xycoords="axes fraction", ha="center", va="top")
     return made
