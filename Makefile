@@ -10,7 +10,7 @@ DOCS   := $(VENV)/.ready-docs
 demo: $(READY)                    ## the paper's 100-dimensional time series, end to end
 	$(BIN)/python -m evidencenet.demo
 
-# More than half of its time is compilation: what one process has compiled, the others and the next run find.
+# Much of its time is compilation: what one process has compiled, the others and the next run find.
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/compiled
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 test: $(READY)                    ## the whole test suite

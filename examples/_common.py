@@ -215,7 +215,7 @@ def refresh(folder: Path) -> str:
     records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     about = (
         "Our figures beside the paper's, each table with the command that made it. `make paper` runs all of\n"
-        f"them: {_spent(sum(record['seconds'] for record in records))}, one after the other."
+        f"them; their times add up to {_spent(sum(record['seconds'] for record in records))}."
     )
     parts = [f"# The paper, reproduced\n\n{about}\n"]
     for path, record in zip(paths, records, strict=True):

@@ -26,8 +26,8 @@ class Recipe:
         Times that all training draws are seen; None chooses by the number of draws, so that small
         sets are seen more often.
     batch
-        Draws in a minibatch; None is a 400th of the training draws, between 32 and 1000; half as many for
-        networks of sets and tables, to which a draw is many examples of one kind.
+        Draws in a minibatch; None is a 400th of the training draws, an 800th for networks of sets and
+        tables, between 32 and 1000.
     learning_rate
         The largest learning rate.
     schedule
