@@ -60,9 +60,9 @@ def main() -> None:
     jobs = []
     for name in options.only:
         job = partial(measure, zoo()[name](), options.draws, options.seed)
-        jobs.append((name, partial(job, keep=kept(options, name))))
+        jobs.append((name, partial(job, keep=kept(options, name, options.seed))))
         if options.paper:
-            keep = kept(options, f"{name}-paper")
+            keep = kept(options, f"{name}-paper", options.seed)
             paper = partial(job, recipe=en.Recipe.paper(), learn_error=False, keep=keep)
             jobs.append((f"{name} (paper)", paper))
     table(jobs, line, options.json)

@@ -57,9 +57,9 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     return found
 
 
-def kept(options: argparse.Namespace, name: str) -> str | None:
+def kept(options: argparse.Namespace, name: str, seed: int) -> str | None:
     """Return where the network of a setting is kept, if anywhere."""
-    return options.keep and str(Path(options.keep) / f"{name}-{options.draws}-{options.seed}")
+    return options.keep and str(Path(options.keep) / f"{name}-{options.draws}-{seed}")
 
 
 def table(

@@ -1,18 +1,22 @@
 """How far what a network says of itself can be trusted, on every problem of the zoo.
 
-    python benchmarks/trust.py [--draws 200000] [--only NAME ...] [--json FILE] [--keep FOLDER]
+    python benchmarks/trust.py [--draws 200000] [--trainings 3] [--only NAME ...] [--json FILE] [--keep DIR]
 
-Each row is the default call, judged on 10,000 fresh draws. Of those whose log K lies in the stated range: the
-fractions (per cent) for which the exact log K lies within one and two stated errors, the same for the
-jackknife, and the largest error in units of the stated one; then the range, and the fraction inside. Novelty
-at a nominal 1%: the fraction of draws that are strange to their own model, and to all models, which is what
-`compare` warns about; and its power, the fraction strange to all models of data that are shifted by one
+Each row is the default call, each training with draws of its own, judged on 10,000 fresh ones. Of those whose
+log K lies in the stated range: the fractions (per cent) for which the exact log K lies within one and two
+stated errors, over all trainings, and the lowest and highest of single ones; the same for the jackknife; the
+largest error in units of the stated one; the range of the first, and the fraction inside. What a training is
+off by is much alike on all draws, so that its fractions are one throw of the dice: an error is right if they
+are right over trainings.
+
+Novelty at a nominal 1%: the fraction of draws that are strange to their own model, and to all models, as
+`compare` warns of it; and its power, the fraction strange to all models of data that are shifted by one
 standard deviation of each number, stretched by 1.5 about their mean, or have 10% of their numbers moved by
 five standard deviations. Last, seconds of training, and milliseconds of one `compare` after the first.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -25,47 +29,63 @@ from evidencenet.problems import Problem, zoo
 
 SIZE = 0.01
 HEAD = (
-    f"{'':<20} {'within (%)':>11} {'jackknife':>11} {'worst':>6} {'range':>15} {'inside':>6}"
-    f" {'alarms (%)':>10} {'power (%)':>20} {'seconds':>8} {'ms':>5}\n"
-    f"{'problem':<20} {'1 σ':>5} {'2 σ':>5} {'1 σ':>5} {'2 σ':>5} {'σ':>6} {'log K':>15} {'(%)':>6}"
-    f" {'own':>4} {'all':>5} {'shift':>6} {'stretch':>7} {'spoil':>5}"
+    f"{'':<20} {'within 1 σ (%)':>17} {'within 2 σ (%)':>17} {'jackknife':>11} {'worst':>6} {'range':>15}"
+    f" {'inside':>6} {'alarms (%)':>10} {'power (%)':>20} {'seconds':>8} {'ms':>5}\n"
+    f"{'problem':<20} {'all':>5} {'of each':>11} {'all':>5} {'of each':>11} {'1 σ':>5} {'2 σ':>5} {'σ':>6}"
+    f" {'log K':>15} {'(%)':>6} {'own':>4} {'all':>5} {'shift':>6} {'stretch':>7} {'spoil':>5}"
 )
 
 
 def measure(
-    problem: Problem, draws: int, seed: int, *, fresh: int = 10_000, **options: Any
+    problem: Problem,
+    draws: int,
+    seeds: Sequence[int],
+    keep: Sequence[str | None] = (),
+    *,
+    fresh: int = 10_000,
+    **options: Any,
 ) -> dict[str, Any]:
-    """Train on `draws` draws, and judge on `fresh` others."""
-    found = trained(problem, draws, seed, fresh=fresh, **options)
+    """Train on `draws` draws for each seed, and judge on `fresh` others; `keep` are files for networks."""
+    files = keep or [None] * len(seeds)
+    found = [
+        trained(problem, draws, seed, fresh=fresh, keep=file, **options)
+        for seed, file in zip(seeds, files, strict=True)
+    ]
+    unlike = [novelty(one, seed) for one, seed in zip(found, seeds, strict=True)]
     return {
         "problem": problem.name,
         **errors(found),
-        **novelty(found, seed),
-        "seconds": found.seconds,
-        "compare_ms": 1e3 * seconds_of_compare(found.net, found.fresh.x),
+        **{name: np.mean([row[name] for row in unlike], axis=0).tolist() for name in unlike[0]},
+        "seconds": float(np.mean([one.seconds for one in found])),
+        "compare_ms": 1e3 * seconds_of_compare(found[0].net, found[0].fresh.x),
     }
 
 
-def errors(found: Trained) -> dict[str, Any]:
-    """Compare errors with what is stated, over all models against the first."""
+def errors(found: Sequence[Trained]) -> dict[str, Any]:
+    """Compare errors with what is stated, over all trainings, and all models against the first."""
+    row: dict[str, Any] = {}
+    for name in ("error", "jackknife"):
+        each = [pulls(one, name) for one in found]
+        every = np.concatenate(each)
+        for sigmas in (1, 2):
+            row[f"{name} within {sigmas}"] = float(np.mean(every <= sigmas)) if len(every) else None
+            row[f"{name} within {sigmas} of each"] = [float(np.mean(e <= sigmas)) for e in each if len(e)]
+        row[f"{name} worst"] = float(np.max(every)) if len(every) else None
+    row["inside"] = len(every) / sum(len(one.net.ranges) * len(one.fresh) for one in found)
+    row["ranges"] = [None if held.empty else [held.low, held.high] for held in found[0].net.ranges]
+    return row
+
+
+def pulls(found: Trained, name: str) -> np.ndarray:
+    """Return how far log K is off where the range vouches for it, in units of an error that is named."""
     net, x = found.net, found.fresh.x
-    pulls: dict[str, list[np.ndarray]] = {"error": [], "jackknife": []}
+    stated = getattr(net, name)
+    parts = []
     for k, held in enumerate(net.ranges, start=1):
         log_k = net.log_bayes_factor(x, model=k)
         inside = held.contains(log_k)
-        off = np.abs(log_k - found.exact[:, k])[inside]
-        for name, stated in (("error", net.error), ("jackknife", net.jackknife)):
-            pulls[name].append(off / stated(x, model=k)[inside])
-    row: dict[str, Any] = {}
-    for name, parts in pulls.items():
-        pull = np.concatenate(parts)
-        for sigmas in (1, 2):
-            row[f"{name} within {sigmas}"] = float(np.mean(pull <= sigmas)) if len(pull) else None
-        row[f"{name} worst"] = float(np.max(pull)) if len(pull) else None
-    number = sum(len(part) for part in pulls["error"])
-    row["inside"] = number / (len(net.ranges) * len(found.fresh))
-    row["ranges"] = [None if held.empty else [held.low, held.high] for held in net.ranges]
-    return row
+        parts.append((np.abs(log_k - found.exact[:, k]) / stated(x, model=k))[inside])
+    return np.concatenate(parts)
 
 
 def novelty(found: Trained, seed: int) -> dict[str, Any]:
@@ -132,10 +152,16 @@ def line(name: str, row: dict[str, Any]) -> str:
         width = int(form.split(".")[0])
         return f"{'-':>{width}}" if value is None else f"{factor * value:{form}}"
 
+    def span(key: str) -> str:
+        each = [100 * value for value in row[key]]
+        return f"{f'{min(each):.0f} to {max(each):.0f}' if each else '-':>11}"
+
     first = row["ranges"][0]
     held = "none" if first is None else f"{first[0]:.1f} to {first[1]:.1f}"
-    within = [f"{kind} within {sigmas}" for kind in ("error", "jackknife") for sigmas in (1, 2)]
-    cells = [cell(key, "5.1f") for key in within]
+    cells = []
+    for key in ("error within 1", "error within 2"):
+        cells += [cell(key, "5.1f"), span(f"{key} of each")]
+    cells += [cell(f"jackknife within {sigmas}", "5.1f") for sigmas in (1, 2)]
     cells += [cell("error worst", "6.1f", 1), f"{held:>15}", cell("inside", "6.1f")]
     cells += [cell("alarms own", "4.1f"), cell("alarms all", "5.1f")]
     cells += [cell("power shift", "6.1f"), cell("power stretch", "7.1f"), cell("power spoil", "5.1f")]
@@ -145,10 +171,13 @@ def line(name: str, row: dict[str, Any]) -> str:
 
 def main() -> None:
     """Run the benchmark and print the table."""
-    options = parser(__doc__).parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--trainings", type=int, default=3, help="of each problem, with seeds that follow")
+    options = arguments.parse_args()
+    seeds = range(options.seed, options.seed + options.trainings)
     print(HEAD, flush=True)
     jobs = [
-        (name, partial(measure, zoo()[name](), options.draws, options.seed, keep=kept(options, name)))
+        (name, partial(measure, zoo()[name](), options.draws, seeds, [kept(options, name, s) for s in seeds]))
         for name in options.only
     ]
     table(jobs, line, options.json)

@@ -132,7 +132,7 @@ def test_benchmark_of_accuracy(name: str) -> None:
 def test_benchmark_of_trust(name: str, draws: int) -> None:
     trust = program("trust")
     recipe = en.Recipe(epochs=2, batch=100)
-    row = trust.measure(trust.zoo()[name](), draws, 1, fresh=1_000, recipe=recipe, members=2)
+    row = trust.measure(trust.zoo()[name](), draws, [1, 2], fresh=1_000, recipe=recipe, members=2)
     assert row["problem"] == name
     assert len(row["ranges"]) == len(row["alarms of each"]) - 1
     for kind in ("error", "jackknife"):

@@ -78,6 +78,12 @@ class Densities:
         return int(self.reference is not None)
 
     @property
+    def columns(self) -> list[int]:
+        """Which column each class has where the models come after the reference, all of them."""
+        shown = [k + self.offset for k in np.argsort(self.classes).tolist() if self.classes[k] >= 0]
+        return [*range(self.offset), *shown]
+
+    @property
     def anchors(self) -> list[tuple[int, int]]:
         """The classes of known density, and which column of `exact` belongs to each."""
         pairs = zip(self.classes, self.known, strict=True)

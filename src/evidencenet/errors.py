@@ -1,7 +1,8 @@
-"""The error of log K, as a function of log K and of the spread of the members.
+"""The error of log K, as a function of log K, of the spread of the members, and of how rare the data are.
 
 It is fitted to held-out draws for which squared errors were estimated, one by one and roughly, by training
-on halves of the draws (see `evidencenet.halves`).
+on halves of the draws (see `evidencenet.halves`). Where few draws lie networks know less, all of them alike:
+the spread of the members does not show it, but p-values of novelty do (see `evidencenet.novelty`).
 """
 
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ _FLOOR = 0.1
 _FARTHEST, _FITS = 5.0, 4
 # Between these quantiles of log K the logarithm of the error is on straight lines.
 _QUANTILES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
-# Logs of squared errors scatter by so much before anything is seen, and the power of the jackknife around 1.
+# Before anything is seen, logs of squared errors scatter by so much, and the powers of the jackknife and of
+# the p-value around 1 and 0.
 _SCATTER, _POWER_SCATTER = 2.0, 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorModel:
-    """log error² = power · log jackknife² + a function of log K, made of straight pieces.
+    """log error² = power · log jackknife² − rise · log p + a function of log K, made of straight pieces.
 
     Parameters
     ----------
@@ -32,21 +34,26 @@ class ErrorModel:
     knots, values
         Log K where pieces meet, increasing, and the function there, shape (m,). Beyond the outermost it is
         constant.
+    rise
+        How squared errors grow as the p-value of the data falls; 0 if they do not.
     """
 
     power: float
     floor: float
     knots: np.ndarray
     values: np.ndarray
+    rise: float = 0.0
 
     @staticmethod
-    def fit(log_k: np.ndarray, jackknife: np.ndarray, squared: np.ndarray) -> "ErrorModel":
+    def fit(log_k: np.ndarray, jackknife: np.ndarray, p: np.ndarray, squared: np.ndarray) -> "ErrorModel":
         """Fit to draws of known error.
 
         Parameters
         ----------
         log_k, jackknife
             Log K and its jackknife error, shape (n,); a jackknife of NaN is not used.
+        p
+            How often draws of the two models lie farther out, the larger of both, shape (n,).
         squared
             Unbiased estimates of the squared error, shape (n,); single ones may be negative.
         """
@@ -55,14 +62,14 @@ class ErrorModel:
         knots = np.unique(np.quantile(log_k, _QUANTILES))
         spread = _log_square(jackknife, floor)
         tents = np.stack([np.interp(log_k, knots, tent) for tent in np.eye(len(knots))], axis=1)
-        features = np.concatenate([spread[:, None], tents], axis=1)
+        features = np.concatenate([spread[:, None], -np.log(p)[:, None], tents], axis=1)
         mean, usual = float(np.mean(squared)), float(np.mean(np.exp(spread)))
         # No error may come out as zero, however lucky the draws were: then the jackknife is all there is.
         level = mean if mean > 0 else usual if known else 1e-12
         # At first the jackknife is taken at its word, up to a common factor.
-        prior = np.full(1 + len(knots), np.log(level) - np.log(usual))
-        prior[0] = float(known)
-        scatter = np.array([_POWER_SCATTER, *[_SCATTER] * len(knots)])
+        prior = np.full(2 + len(knots), np.log(level) - np.log(usual))
+        prior[:2] = float(known), 0.0
+        scatter = np.array([*[_POWER_SCATTER] * 2, *[_SCATTER] * len(knots)])
 
         def cost(coefficients: np.ndarray, square: np.ndarray) -> tuple[float, np.ndarray]:
             # Minimal in the mean where exp(η) is the mean of the squares, whatever their distribution.
@@ -72,16 +79,18 @@ class ErrorModel:
             slope = (1 - ratio) @ features + away / scatter
             return float(np.sum(eta + ratio) + 0.5 * away @ away) / len(eta), slope / len(eta)
 
-        bounds = [(0.0, 1.5), *[(centre - 6.0, centre + 6.0) for centre in prior[1:]]]
+        bounds = [(0.0, 1.5)] * 2 + [(centre - 6.0, centre + 6.0) for centre in prior[2:]]
         found, square = prior, squared
         for _ in range(_FITS if mean > 0 else 0):
             found = minimize(cost, found, (square,), jac=True, method="L-BFGS-B", bounds=bounds).x
             square = np.minimum(squared, np.square(_FARTHEST) * np.exp(features @ found))
-        return ErrorModel(float(found[0]), floor, knots, found[1:])
+        return ErrorModel(float(found[0]), floor, knots, found[2:], float(found[1]))
 
-    def __call__(self, log_k: np.ndarray, jackknife: np.ndarray) -> np.ndarray:
-        """Return the standard error of log K, given its jackknife error, both (n,)."""
+    def __call__(self, log_k: np.ndarray, jackknife: np.ndarray, p: np.ndarray) -> np.ndarray:
+        """Return the standard error of log K, given its jackknife error and the p-value, all (n,)."""
         eta = self.power * _log_square(jackknife, self.floor) + np.interp(log_k, self.knots, self.values)
+        if self.rise:
+            eta = eta - self.rise * np.log(p)
         error: np.ndarray = np.exp(0.5 * eta)
         return error
 

@@ -143,12 +143,13 @@ class EvidenceNetwork:
 
         It was learned by training on halves of the draws, so that it holds what all members share: the same
         draws, and the bias of the training (see `evidencenet.halves`). How it varies from x to x follows the
-        `jackknife`, as far as that tells, and it is never less than that of the members.
+        `jackknife` and how rare such data are, as far as these tell, and it is never less than that of the
+        members.
         """
         above, below = index_of(model, self.names), index_of(against, self.names)
         data = checked(x, self.example)
         raw = self._raw(data)
-        return self._error(data, raw, self._mended(raw)[1], above, below)
+        return self._error(data, raw, self._mended(raw)[1], self._strange(data), above, below)
 
     def jackknife(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Return the jackknife error of `log_bayes_factor`, shape (n,); NaN for a single member.
@@ -197,9 +198,10 @@ class EvidenceNetwork:
         raw = self._raw(data)
         learned, slope = self._mended(raw)
         log_p = self._log_p(data, learned)[:, 0].mean(axis=0)
+        p = self._strange(data)
 
         def error(above: int, below: int) -> float:
-            return float(self._error(data, raw, slope, above, below)[0])
+            return float(self._error(data, raw, slope, p, above, below)[0])
 
         def held(above: int, below: int) -> Range:
             """Return the range of a pair; without limits where a known density vouches for any log K."""
@@ -216,7 +218,7 @@ class EvidenceNetwork:
             np.array([error(k, 0) for k in models]),
             weights,
             tuple(held(k, 0) for k in models[1:]),
-            self._strange(data)[0, -len(self.names) :],
+            p[0, -len(self.names) :],
             Lead(best, other, size, error(best, other), held(best, other)),
             least=0.0 if self.novelty is None else self.novelty.least,
             recalibrated=self.recalibration[-1].draws if self.recalibration else 0,
@@ -371,21 +373,29 @@ class EvidenceNetwork:
         near = self._strange(data) > (1.0 if self.novelty is None else self.novelty.least)
         return self.densities.vouch(above, below, learned.mean(axis=0), data, near)
 
-    def _error(self, data: Data, raw: np.ndarray, slope: np.ndarray, above: int, below: int) -> np.ndarray:
-        """Error (n,) of one pair's mean over members, of log K (members, n, classes) as trained."""
+    def _error(
+        self, data: Data, raw: np.ndarray, slope: np.ndarray, p: np.ndarray, above: int, below: int
+    ) -> np.ndarray:
+        """Error (n,) of one pair's mean over members, of log K (members, n, classes) as trained.
+
+        `p` says how often draws of each class lie farther out, (n, classes).
+        """
         if above == below:
             return np.zeros(raw.shape[1])
         if self.densities is None:
-            error = slope * self._learned_error(data, raw, above, below)
+            error = slope * self._learned_error(data, raw, p, above, below)
         else:
+            p = p[:, self.densities.columns]
 
             def squared(first: int, second: int) -> np.ndarray:
-                return np.square(self._learned_error(data, raw, first, second))
+                return np.square(self._learned_error(data, raw, p, first, second))
 
             error = np.sqrt(self.densities.variance(above, below, raw.mean(axis=0), data, squared))
         return np.hypot(error, np.hypot(self.log_valid_error[above], self.log_valid_error[below]))
 
-    def _learned_error(self, data: Data, raw: np.ndarray, above: int, below: int) -> np.ndarray:
+    def _learned_error(
+        self, data: Data, raw: np.ndarray, p: np.ndarray, above: int, below: int
+    ) -> np.ndarray:
         """Error (n,) of what was learned of two classes."""
         scatter = scatter_of(raw, above, below)
         jackknife = scatter
@@ -396,4 +406,4 @@ class EvidenceNetwork:
         # Either way round it is that of the later model, and by no luck less than the members' own scatter.
         later, earlier = max(above, below), min(above, below)
         log_k = (raw[:, :, later] - raw[:, :, earlier]).mean(axis=0)
-        return np.fmax(self.errors(log_k, jackknife), scatter)
+        return np.fmax(self.errors(log_k, jackknife, p[:, [above, below]].max(axis=1)), scatter)

@@ -110,7 +110,7 @@ class Known:
         draws, classes, offset = data.draws, self.densities.classes, self.densities.offset
         hidden = np.flatnonzero(np.array(classes)[self.sims.model] < 0)
         # Labels are numbers of models, after the reference.
-        of_class = np.array([0] * offset + [k + offset for k in np.argsort(classes) if classes[k] >= 0])
+        of_class = np.array(self.densities.columns)
         model = np.concatenate([of_class[draws.model], self.sims.model[hidden] + offset])
         held = np.zeros(len(model), dtype=bool)
         held[draws.testing] = True

@@ -282,7 +282,9 @@ def _error_model(
     pairs = range(1, len(net.names))
     inside = np.stack([_confirmed(log_k[:, k], draws.model[draws.testing], k) for k in pairs], axis=1)
     jackknife = np.stack([net.jackknife(x, model=k) for k in pairs], axis=1)
-    return ErrorModel.fit(log_k[:, 1:][inside], jackknife[inside], squared[:, 1:][inside])
+    alone = net.novelty_p_value(x)
+    p = np.maximum(alone[:, 1:], alone[:, :1])
+    return ErrorModel.fit(log_k[:, 1:][inside], jackknife[inside], p[inside], squared[:, 1:][inside])
 
 
 def _confirmed(log_k: np.ndarray, model: np.ndarray, k: int) -> np.ndarray:
