@@ -192,12 +192,35 @@ def test_errors_of_gaussians_count_unless_networks_take_them_back(corrected: boo
 
     trained = Trained(None, None, np.ones(1), gaussians(data)[None], np.zeros(0), cast(History, None))
     found = squared_errors(data, trained, fit, seed=3, progress=False)[:, 1]
-    first, second = (gaussians(half.prepared(data.plan))[:, 1] for half in some.halves(3))
+    both = [[gaussians(half.prepared(data.plan))[:, 1] for half in some.halves(3 + i)] for i in range(6)]
+    differ = np.mean([(first - second) ** 2 / 4 for first, second in both])
     # What half of the draws lacks in both halves is not counted, what differs between them is.
-    expected = 0.02**2 + (0.0 if corrected else np.mean((first - second) ** 2) / 4)
-    assert found.mean() == pytest.approx(expected, rel=0.1)
-    missed = np.mean([(one - gaussians(data)[:, 1]) ** 2 for one in (first, second)])
-    assert missed > 1.3 * np.mean((first - second) ** 2) / 4 > 1.3 * 0.05**2
+    assert found.mean() == pytest.approx(0.02**2 + (0.0 if corrected else differ), rel=0.1)
+    missed = np.mean([(one - gaussians(data)[:, 1]) ** 2 for pair in both for one in pair])
+    assert missed > 1.3 * differ > 1.3 * 0.05**2
+
+
+def test_members_that_were_not_taken_do_not_hide_the_error() -> None:
+    some = Draws.of(draws(en.problems.mean_test(30), 4_000, seed=1), 0.5, None, 1)
+    x = some.held_out()[0]
+    data = some.prepared(Plan(Dense(), Logistic(), baseline=True))
+    assert data.baseline is not None
+    log_k = data.baseline(data.scaling(x))
+    # One of four members adds something, and so does neither half.
+    added = 2 * np.sin(log_k)
+    log_odds = np.stack([log_k + added, log_k, log_k, log_k])
+    trained = Trained(None, None, np.array([1.0, 0, 0, 0]), log_odds, np.zeros(0), cast(History, None))
+
+    def fit(prepared: Prepared, rng: np.random.Generator) -> np.ndarray:
+        assert prepared.baseline is not None
+        return prepared.baseline(prepared.scaling(x))
+
+    found = squared_errors(data, trained, fit, seed=3, progress=False)[:, 1]
+    # That is an error of a quarter of what was added, of which half may be chance.
+    missed = np.mean((added[:, 1] / 4) ** 2)
+    assert found.mean() > 0.5 * missed
+    # A control: members differ by more, so that all of it would be taken for chance.
+    assert missed < 0.75 * np.mean(log_odds[:, :, 1].var(axis=0, ddof=1))
 
 
 def test_errors_are_learned_of_as_many_draws_as_can_be_halved() -> None:

@@ -19,8 +19,10 @@ from evidencenet.training import Trained
 
 # Training draws in all, and of each model, of which halves can be trained on.
 _LEAST, _LEAST_OF_EACH = 64, 4
-# Ways to halve the draws; more where no network need be trained on them.
+# Ways to halve the draws: more for Gaussians, which take no time.
 _DIVISIONS, _DIVISIONS_OF_BASELINES = 1, 6
+# Of what networks on halves miss, at most this part is put down to their being single ones.
+_LARGEST_PART = 0.5
 
 
 def can_be_halved(draws: Draws) -> bool:
@@ -55,44 +57,60 @@ def squared_errors(
     draws = data.draws
     x, n, members = draws.held_out()[0], len(draws.testing), len(trained.gain)
     log_k = draws.held_out_log_k(trained.log_odds)
+    if data.baseline is not None and not trained.gain.any():
+        return _of_gaussians(data, seed, progress) + _lacking(trained, n)
     baseline = np.zeros_like(log_k) if data.baseline is None else data.baseline(data.scaling(x))
-    alone = data.baseline is not None and not trained.gain.any()
 
     def missed(number: int, half: Draws) -> tuple[np.ndarray, np.ndarray]:
         """Return what half of the draws adds to log K, and to the baseline's part of it, (n, K) each."""
         mine = half.prepared(data.plan)
         part = np.zeros_like(log_k) if mine.baseline is None else mine.baseline(mine.scaling(x)) - baseline
-        if alone:
-            return part, part
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
         return fit(mine, rng) - log_k, part
 
-    divisions = _DIVISIONS_OF_BASELINES if alone else _DIVISIONS
-    halves = [half for i in range(divisions) for half in draws.halves(seed + i)]
+    halves = [half for i in range(_DIVISIONS) for half in draws.halves(seed + i)]
     with (
         Progress("learning the error", len(halves), enabled=progress) as bar,
-        ThreadPoolExecutor(1 if alone else os.cpu_count() or 1) as pool,
+        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
     ):
         found = []
         for pair in pool.map(missed, range(len(halves)), halves):
             found.append(pair)
             bar.update(len(found))
-    # By the two halves of each division, (divisions, 2, n, K).
-    off, part = (np.reshape(each, (divisions, 2, *log_k.shape)) for each in zip(*found, strict=True))
+    off, part = (np.stack(each) for each in zip(*found, strict=True))
     kept = _kept(off[..., 1:], part[..., 1:])
-    # Of the Gaussians only the scatter counts: they find fewer directions in half of the draws, a bias that
-    # does not fall as 1/n. If they find none at all, it is left to the jackknife.
-    scatter = np.mean(np.square(part[:, 0] - part[:, 1]) / 4, axis=0)
-    if data.baseline is not None:
-        pairs = range(log_k.shape[1])
-        jackknife = np.stack([data.baseline.variance(data.scaling(x), k, 0) for k in pairs], axis=1)
-        scatter = max(scatter, jackknife, key=np.mean)
-    squared = np.mean(np.square(off - kept * part), axis=(0, 1)) + kept**2 * scatter
+    squared: np.ndarray = np.mean(np.square(off - kept * part), axis=0)
     if members > 1:
         # A half has one network; the mean of many has less of what they do not share. The mean's own part of
-        # that is counted twice, to be on the safe side: networks of a half scatter more than those of all.
-        squared -= (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
-    return squared + _lacking(trained, n) if alone else squared
+        # that is counted twice, to be on the safe side: networks of a half scatter more than those of all. If
+        # only some members were taken, they differ by more than chance, and by more than halves do.
+        single = (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
+        usual, chance = np.median(squared[:, 1:]), np.median(single[:, 1:])
+        squared -= single * (min(1.0, _LARGEST_PART * usual / chance) if chance > 0 else 1.0)
+    return squared if kept == 0 else squared + kept**2 * _of_gaussians(data, seed, progress)
+
+
+def _of_gaussians(data: Prepared, seed: int, progress: bool) -> np.ndarray:
+    """Estimate squared errors of the baseline, (n, K).
+
+    Only the scatter between halves counts: they find fewer directions in half of the draws, a bias that does
+    not fall as 1/n. If they find none at all, it is left to the jackknife.
+    """
+    assert data.baseline is not None
+    x, squares = data.draws.held_out()[0], []
+    with Progress("learning the error of Gaussians", _DIVISIONS_OF_BASELINES, enabled=progress) as bar:
+        for i in range(_DIVISIONS_OF_BASELINES):
+            ways = []
+            for half in data.draws.halves(seed + i):
+                mine = half.prepared(data.plan)
+                assert mine.baseline is not None
+                ways.append(mine.baseline(mine.scaling(x)))
+            squares.append(np.square(ways[0] - ways[1]) / 4)
+            bar.update(i + 1)
+    scatter = np.mean(squares, axis=0)
+    scaled, pairs = data.scaling(x), range(scatter.shape[1])
+    jackknife = np.stack([data.baseline.variance(scaled, k, 0) for k in pairs], axis=1)
+    return max(scatter, jackknife, key=np.mean)
 
 
 def _lacking(trained: Trained, n: int) -> float:
