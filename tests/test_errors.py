@@ -206,7 +206,7 @@ def test_members_that_were_not_taken_do_not_hide_the_error() -> None:
     data = some.prepared(Plan(Dense(), Logistic(), baseline=True))
     assert data.baseline is not None
     log_k = data.baseline(data.scaling(x))
-    # One of four members adds something, and so does neither half.
+    # One of four members adds something, and neither half does.
     added = 2 * np.sin(log_k)
     log_odds = np.stack([log_k + added, log_k, log_k, log_k])
     trained = Trained(None, None, np.array([1.0, 0, 0, 0]), log_odds, np.zeros(0), cast(History, None))

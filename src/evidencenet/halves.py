@@ -19,8 +19,8 @@ from evidencenet.training import Trained
 
 # Training draws in all, and of each model, of which halves can be trained on.
 _LEAST, _LEAST_OF_EACH = 64, 4
-# Ways to halve the draws: more for Gaussians, which take no time.
-_DIVISIONS, _DIVISIONS_OF_BASELINES = 1, 6
+# Ways to halve the draws for Gaussians, which take no time; for networks there is one.
+_DIVISIONS = 6
 # Of what networks on halves miss, at most this part is put down to their being single ones.
 _LARGEST_PART = 0.5
 
@@ -68,7 +68,7 @@ def squared_errors(
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
         return fit(mine, rng) - log_k, part
 
-    halves = [half for i in range(_DIVISIONS) for half in draws.halves(seed + i)]
+    halves = draws.halves(seed)
     with (
         Progress("learning the error", len(halves), enabled=progress) as bar,
         ThreadPoolExecutor(os.cpu_count() or 1) as pool,
@@ -98,8 +98,8 @@ def _of_gaussians(data: Prepared, seed: int, progress: bool) -> np.ndarray:
     """
     assert data.baseline is not None
     x, squares = data.draws.held_out()[0], []
-    with Progress("learning the error of Gaussians", _DIVISIONS_OF_BASELINES, enabled=progress) as bar:
-        for i in range(_DIVISIONS_OF_BASELINES):
+    with Progress("learning the error of Gaussians", _DIVISIONS, enabled=progress) as bar:
+        for i in range(_DIVISIONS):
             ways = []
             for half in data.draws.halves(seed + i):
                 mine = half.prepared(data.plan)
