@@ -16,10 +16,11 @@ test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 test: $(READY)                    ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-check: $(READY)                   ## lint, format and types
+check: $(READY)                   ## lint, format, types, and the order of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

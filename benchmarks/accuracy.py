@@ -13,8 +13,8 @@ import numpy as np
 
 import evidencenet as en
 from common import kept, parser, table, trained
+from evidencenet.checks.scores import score
 from evidencenet.problems import Problem, zoo
-from evidencenet.trust import score
 
 BANDS = ((0, 2), (2, 6), (6, 15), (15, np.inf))
 

@@ -24,7 +24,7 @@ import numpy as np
 
 import evidencenet as en
 from common import Trained, kept, parser, table, trained
-from evidencenet.data import Data, map_arrays
+from evidencenet._common.arrays import Data, map_arrays
 from evidencenet.problems import Problem, zoo
 
 SIZE = 0.01

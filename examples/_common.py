@@ -37,7 +37,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 import evidencenet as en
-from evidencenet.display import plain
+from evidencenet._common.display import plain
 
 _START, _END = "<!-- results -->\n", "<!-- end of results -->"
 

@@ -29,7 +29,7 @@ from scipy.stats import multivariate_normal
 
 import evidencenet as en
 from _common import Result, Row, figure, rms, run
-from evidencenet.drawing import BLACK, BLUE, GREY, ORANGE, symbol
+from evidencenet.report.plots import BLACK, BLUE, GREY, ORANGE, symbol
 
 QUICK = {
     "draws": 8_000,

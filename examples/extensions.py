@@ -21,9 +21,9 @@ from scipy.stats import norm
 import evidencenet as en
 from _common import Result, Row, figure, rms, run
 from _series import log_k_of_part
-from evidencenet import extension_plots, plots
-from evidencenet.drawing import BLACK, BLUE, ORANGE, legend
 from evidencenet.problems import Problem
+from evidencenet.report import plots
+from evidencenet.report.plots import BLACK, BLUE, ORANGE, legend
 
 QUICK = {"draws": 20_000, "fresh": 8_000, "dim": 6, "epochs": 4}
 FITTED, INDEPENDENT = "fitted Gaussian", "independent normals"
@@ -241,7 +241,7 @@ def draw(
     first.set(xlabel=f"exact {name}", ylabel=f"estimated {name}")
     legend(first, title="Absolute evidence, against")
 
-    extension_plots.roc(test.found, second)
+    plots.roc(test.found, second)
     size = np.linspace(1e-6, 1, 400)
     second.plot(
         size, test.exact.power(size), ":", color=ORANGE, linewidth=2.5, label=f"exact, {test.exact.auc:.4f}"

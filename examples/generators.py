@@ -25,8 +25,9 @@ from sklearn.preprocessing import StandardScaler
 
 import evidencenet as en
 from _common import Result, Row, binned, figure, rms, run
-from evidencenet import plots
-from evidencenet.trust import score, validated_range
+from evidencenet.checks.range import validated_range
+from evidencenet.checks.scores import score
+from evidencenet.report import plots
 
 QUICK = {"draws": 20_000, "fresh": 5_000, "folds": 2, "choose": False}
 COMPONENTS = 4

@@ -22,7 +22,7 @@ import numpy as np
 
 import evidencenet as en
 from _common import Result, Row, run
-from evidencenet.notices import RecalibrationWarning
+from evidencenet._common.warnings import RecalibrationWarning
 from lensing_data import Survey, read
 from lensing_evidence import reference
 from lensing_plots import draw_coverage, draw_data, draw_log_k

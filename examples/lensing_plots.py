@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 
 import evidencenet as en
 from _common import figure
-from evidencenet import plots
-from evidencenet.drawing import BLACK, BLUE, GREY, ORANGE
+from evidencenet.report import plots
+from evidencenet.report.plots import BLACK, BLUE, GREY, ORANGE
 from lensing_data import PAIRS, Survey
 
 # Of log10 K, in the histograms.

@@ -16,8 +16,8 @@ from matplotlib.figure import Figure
 import evidencenet as en
 from _common import Result, Row, binned, figure, rms, run
 from evidencenet import losses
-from evidencenet.drawing import BLACK, BLUE, ORANGE, symbol
-from evidencenet.trust import score
+from evidencenet.checks.scores import score
+from evidencenet.report.plots import BLACK, BLUE, ORANGE, symbol
 
 PAPER = {
     "cross entropy": "systematic error at moderately high K",

@@ -20,7 +20,7 @@ import evidencenet as en
 from _common import Result, Row, figure, rms, run
 from _nested import Evidence, nested_sampling
 from _series import log_likelihood
-from evidencenet.drawing import BLACK, BLUE, GREY, ORANGE, symbol
+from evidencenet.report.plots import BLACK, BLUE, GREY, ORANGE, symbol
 
 QUICK = {
     "dims": (4,),

@@ -22,9 +22,9 @@ from scipy.interpolate import CubicSpline
 
 import evidencenet as en
 from _common import Result, Row, figure, rms, run
-from evidencenet.drawing import BLACK, BLUE, GREY, ORANGE, legend, symbol
+from evidencenet.checks.scores import score
 from evidencenet.problems import Problem
-from evidencenet.trust import score
+from evidencenet.report.plots import BLACK, BLUE, GREY, ORANGE, legend, symbol
 
 QUICK = {
     "draws": 10_000,

@@ -21,10 +21,10 @@ from scipy.special import expit
 
 import evidencenet as en
 from _common import Result, Row, binned, figure, rms, run
-from evidencenet import plots
-from evidencenet.coverage import Coverage
-from evidencenet.drawing import BLACK, BLUE, GREY, ORANGE, legend, symbol
+from evidencenet.checks.coverage import Coverage
 from evidencenet.problems import Problem
+from evidencenet.report import plots
+from evidencenet.report.plots import BLACK, BLUE, GREY, ORANGE, legend, symbol
 
 QUICK = {"draws": 20_000, "fresh": 4_000, "dim": 5, "epochs": 6, "choose": False}
 LOG10 = np.log(10)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from evidencenet import plots, problems
-from evidencenet.rehearsal import Rehearsal, rehearse
+from evidencenet import problems
+from evidencenet.questions.accuracy import Rehearsal, rehearse
+from evidencenet.report import plots
 
 
 def main(

@@ -23,7 +23,6 @@ import numpy as np
 from jax.typing import ArrayLike
 
 Function = Callable[[Any], jax.Array]
-
 # exp is continued linearly beyond _T: a draw on the wrong side then costs a finite amount with a live
 # gradient. e^30 = 1e13, so gradients and their squares (Adam) stay inside float32's 3e38.
 # The minimiser of p1 exp(−d/2) + p0 exp(d/2) is exact while both arguments are below _T: |d| < 2 _T = 60.

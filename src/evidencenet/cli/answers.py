@@ -6,7 +6,8 @@ from typing import Annotated, Any
 import typer
 
 import evidencenet as en
-from evidencenet import wording
+from evidencenet._common import wording
+from evidencenet._common.progress import Progress
 from evidencenet.cli.observations import Observations
 from evidencenet.cli.options import (
     SIMS_HELP,
@@ -32,8 +33,7 @@ from evidencenet.cli.session import (
     record_of,
     session,
 )
-from evidencenet.comparison import against_first, beyond, log_k_text
-from evidencenet.progress import Progress
+from evidencenet.estimator.answer import against_first, beyond, log_k_text
 
 # Each has its own figure and words on a page that is to be read.
 _MOST_ANSWERS = 20

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Self
 
 import evidencenet as en
+from evidencenet._common.arrays import Data, arrays_of, as_data, map_arrays, with_draws
 from evidencenet.cli.session import CommandError
-from evidencenet.data import Data, arrays_of, as_data, map_arrays, with_draws
-from evidencenet.files import read_data
+from evidencenet.simulation.io.draws import read_data
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,9 +16,9 @@ from typing import Any, TextIO
 import typer
 
 import evidencenet as en
-from evidencenet.display import plain
-from evidencenet.notices import EvidenceWarning
-from evidencenet.provenance import versions
+from evidencenet._common.display import plain
+from evidencenet._common.versions import versions
+from evidencenet._common.warnings import EvidenceWarning
 
 # Exit codes beside 0, and 2 for a command that is not understood, which is typer's own.
 ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED = 1, 3, 4, 130

@@ -10,11 +10,11 @@ from typing import Annotated, Any
 import typer
 
 import evidencenet as en
-from evidencenet import containers, tables
+from evidencenet._common.files import FileError
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
 from evidencenet.cli.spec_file import models_of
-from evidencenet.storage import FileError
+from evidencenet.simulation.io import containers, tables
 
 
 def simulate(

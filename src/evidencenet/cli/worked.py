@@ -11,7 +11,7 @@ import evidencenet as en
 from evidencenet import demo as demonstration
 from evidencenet.cli.options import AsJson, Debug, Epochs, Members, Quiet, Seed, whole
 from evidencenet.cli.session import session
-from evidencenet.rehearsal import rehearse
+from evidencenet.questions.accuracy import rehearse
 
 
 def _complete(incomplete: str) -> list[str]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from evidencenet.data import Data
+from evidencenet._common.arrays import Data
 
 
 def positive(name: str, value: float) -> float:

@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import array, count, positive, rows, shuffle
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def overdispersion(size: int = 20, *, failures: float = 5.0) -> Problem:

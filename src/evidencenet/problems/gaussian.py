@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.special import gammaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, flip_signs, positive, rows, signs
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def mean_test(size: int = 20, spread: float = 1.0, *, scale: float = 1.0, offset: float = 0.0) -> Problem:

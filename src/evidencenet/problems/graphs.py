@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.special import betaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import array, count, rows
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def communities(nodes: int = 20) -> Problem:

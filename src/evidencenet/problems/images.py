@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows
 from evidencenet.problems._quadrature import log_integral, trapezoid
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def random_field(

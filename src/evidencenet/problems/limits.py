@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, flip_signs, positive, rows
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def indistinguishable(size: int = 10) -> Problem:

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows, signs
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems._quadrature import legendre, log_integral
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7) -> Problem:

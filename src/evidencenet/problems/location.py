@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import gammaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, flip_signs, in_chunks, positive, rows, shuffle, signs
 from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems._quadrature import log_integral, trapezoid
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def heavy_tails(size: int = 20, *, freedom: float = 2.0, step: float = 0.5) -> Problem:

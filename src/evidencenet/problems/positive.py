@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.special import gammaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, positive, rows, shuffle
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def lifetime(shape: float = 2.0) -> Problem:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evidencenet.data import Data, index_of
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data, index_of
+from evidencenet.simulation.model import Model
 
 
 @dataclass(frozen=True, repr=False)

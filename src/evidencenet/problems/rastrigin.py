@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.special import ive
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, rows, shuffle, signs
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 DEPTH = 10.0
 NOISE_VARIANCE = 1 / 16

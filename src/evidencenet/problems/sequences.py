@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.special import betaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows
 from evidencenet.problems._quadrature import legendre, log_integral
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def change_point(length: int = 40) -> Problem:

@@ -3,11 +3,11 @@
 import numpy as np
 from scipy.special import betaln, gammaln
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, flip_signs, in_chunks, masked_rows, named_arrays
 from evidencenet.problems._quadrature import legendre, log_integral
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem:

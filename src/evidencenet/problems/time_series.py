@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from evidencenet.data import Data
-from evidencenet.models import Model
+from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, flip_signs, in_chunks, positive, rows
 from evidencenet.problems._normal import normal_log_density
 from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
 
 
 def time_series(dim: int = 100, noise: float = 1.0) -> Problem:

@@ -1,0 +1,147 @@
+"""Batches of data: an array, or a dict of arrays, with one row per draw."""
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+Data = np.ndarray | dict[str, np.ndarray]
+Parameters = np.ndarray | dict[str, np.ndarray] | tuple[np.ndarray, ...]
+# Large enough that NumPy's cost per call vanishes, small enough to stay in the processor's cache.
+_VALUES_PER_BLOCK = 2**18
+
+
+def as_data(x: Any) -> Data:
+    """Return x as data: arrays with one row per draw, of type float32, float64 or, for masks in a dict, bool.
+
+    Integers become float64, as do booleans outside a dict; arrays of shape (n,) become (n, 1). Nothing is
+    copied where the type is right already.
+    """
+    if not isinstance(x, dict):
+        array = _as_numbers(x, "x")
+        return array.astype(np.float64) if array.dtype == bool else array
+    if not x:
+        raise ValueError("x is an empty dict; wanted at least one array")
+    if not all(isinstance(key, str) for key in x):
+        raise TypeError(f"the keys of x must be strings, got {list(x)!r}")
+    arrays = {key: _as_numbers(value, f"x[{key!r}]") for key, value in x.items()}
+    lengths = {key: len(array) for key, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"the arrays of x differ in length: {lengths}; wanted one row per draw in each")
+    return arrays
+
+
+def arrays_of(tree: Data | Parameters) -> Sequence[np.ndarray]:
+    """All arrays of some data or parameters."""
+    if isinstance(tree, dict):
+        return list(tree.values())
+    return tree if isinstance(tree, tuple) else [tree]
+
+
+def map_arrays(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
+    """Apply a function to each array of some data or parameters (with the matching arrays of others)."""
+    if isinstance(tree, dict):
+        return {key: function(array, *(other[key] for other in others)) for key, array in tree.items()}
+    if isinstance(tree, tuple):
+        mapped = [function(*arrays) for arrays in zip(tree, *others, strict=True)]
+        # A namedtuple stays one, so that a simulator may use its names.
+        return type(tree)(*mapped) if hasattr(tree, "_fields") else tuple(mapped)
+    return function(tree, *others)
+
+
+def join(*trees: Any) -> Any:
+    """Put batches with the same structure one after the other."""
+    return map_arrays(lambda *arrays: np.concatenate(arrays), *trees)
+
+
+def layout(x: Data) -> dict[str, str]:
+    """Describe what two batches must share to be joined: the keys, the shape of one draw and its type."""
+    arrays = x if isinstance(x, dict) else {"": x}
+    return {k: f"{a.shape[1:]} {'booleans' if a.dtype == bool else 'numbers'}" for k, a in arrays.items()}
+
+
+def layout_text(parts: dict[str, str]) -> str:
+    """Words for a layout, for messages."""
+    if list(parts) == [""]:
+        return f"an array of {parts['']} per draw"
+    return "a dict of " + ", ".join(f"{key!r}: {text}" for key, text in parts.items()) + " per draw"
+
+
+def finite_rows(array: np.ndarray) -> np.ndarray:
+    """Say which rows of an array hold only finite values, shape (n,), without a copy of its size."""
+    finite = np.ones(len(array), dtype=bool)
+    if array.dtype == bool:
+        return finite
+    step = max(1, _VALUES_PER_BLOCK // max(1, array.size // max(1, len(array))))
+    for start in range(0, len(array), step):
+        block = np.isfinite(array[start : start + step])
+        # Almost every block is finite as a whole, and asking that first is faster.
+        if not block.all():
+            finite[start : start + step] = block.reshape(len(block), -1).all(axis=1)
+    return finite
+
+
+def _as_numbers(value: Any, what: str) -> np.ndarray:
+    if not (isinstance(value, list) or hasattr(value, "__array__")):
+        raise TypeError(f"{what} must be an array (or x a dict of arrays), got {kind_of(value)}")
+    try:
+        array = plain_array(value)
+    except ValueError:
+        raise ValueError(
+            f"{what} is a list of rows that differ in length; wanted one shape for all"
+        ) from None
+    if array.dtype.kind in "iuf":
+        # Also turns the byte order of files such as FITS into the machine's own.
+        single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        array = array.astype(np.float32 if single else np.float64, copy=False)
+    elif array.dtype.kind != "b":
+        advice = "; give the real and imaginary parts as two columns" if array.dtype.kind == "c" else ""
+        raise TypeError(f"{what} has dtype {array.dtype}; wanted numbers or booleans{advice}")
+    if array.ndim == 0:
+        raise ValueError(f"{what} is a single number; wanted one row per draw")
+    return array[:, None] if array.ndim == 1 else array
+
+
+def plain_array(value: Any) -> np.ndarray:
+    """Return an array as NumPy sees it; a masked one is refused, since it would lose its mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give a dict of the values and of the mask as a boolean array"
+        )
+    return np.asarray(value)
+
+
+def kind_of(value: Any) -> str:
+    """Name the type of something, for messages."""
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def index_of(model: int | str, names: Sequence[str]) -> int:
+    """Return the label of a model given by its label or its name."""
+    if isinstance(model, str):
+        if model not in names:
+            raise ValueError(f"there is no model {model!r}; the models are {', '.join(map(repr, names))}")
+        return list(names).index(model)
+    if isinstance(model, bool):
+        raise TypeError(f"a model is given by its number or name, not by {model!r}")
+    try:
+        index = operator.index(model)
+    except TypeError:
+        raise TypeError(f"a model is given by its number or name, not by {model!r}") from None
+    if not 0 <= index < len(names):
+        raise ValueError(f"there is no model {model}; the models are 0 to {len(names) - 1}")
+    return index
+
+
+def with_draws(x: Any, example: Data) -> Any:
+    """Give a single observation its first axis."""
+    if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
+        return x
+    try:
+        same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
+    except ValueError:  # rows that differ in length, which as_data explains
+        return x
+    if not all(same.values() if isinstance(same, dict) else [same]):
+        return x
+    return map_arrays(lambda value: plain_array(value)[None], x)

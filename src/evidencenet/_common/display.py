@@ -1,0 +1,107 @@
+"""Records outside the terminal: HTML for notebooks, plain values for JSON, data frames."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import is_dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pandas
+
+# Told apart on white and on black alike; the text has the notebook's own colour.
+_MARKS = {"pass": "#2a9d68", "warn": "#c77700", "fail": "#d6404f"}
+_CELL = "text-align:left;vertical-align:top;padding:.15em 1em .15em 0;background:none;border:none"
+
+
+def card(
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    *,
+    marks: Sequence[str] | None = None,
+    notes: Sequence[str] = (),
+) -> str:
+    """Return a small table as HTML that needs nothing else; all text is escaped.
+
+    Parameters
+    ----------
+    title
+        The heading.
+    rows
+        What is told, and the telling.
+    marks
+        "pass", "warn" or "fail" for each row, in colour before it.
+    notes
+        Warnings under the table.
+
+    Examples
+    --------
+    >>> "&lt;b&gt;" in card("title", [("name", "<b>")])
+    True
+    """
+    lines = [f'<div style="line-height:1.4;max-width:60em"><strong>{escape(title)}</strong>', "<table>"]
+    for (name, text), mark in zip(rows, marks or [""] * len(rows), strict=True):
+        shown = escape(name)
+        if mark:
+            shown = f'<b style="color:{_MARKS[mark]}">{mark}</b> {shown}'
+        lines.append(
+            f'<tr style="background:none"><th scope="row" style="{_CELL};font-weight:normal;'
+            f'white-space:nowrap">{shown}</th><td style="{_CELL}">{escape(text)}</td></tr>'
+        )
+    lines.append("</table>")
+    for note in notes:
+        style = f"border-left:.25em solid {_MARKS['warn']};padding-left:.6em;margin:.4em 0"
+        lines.append(f'<p style="{style}"><b>Warning.</b> {escape(note)}</p>')
+    return "\n".join([*lines, "</div>"])
+
+
+def named(thing: Any) -> str:
+    """Name a function or an object: no address in memory, which says nothing."""
+    name = getattr(thing, "__name__", None)
+    if name == "<lambda>":
+        return "a lambda"
+    return name if name is not None else repr(thing) if is_dataclass(thing) else type(thing).__name__
+
+
+def plain(value: Any) -> Any:
+    """Return arrays and numbers as JSON knows them: lists, floats, None for NaN and infinity.
+
+    Examples
+    --------
+    >>> plain({"a": np.array([1.0, np.nan]), "b": (np.int64(2), "c")})
+    {'a': [1.0, None], 'b': [2, 'c']}
+    """
+    if isinstance(value, Mapping):
+        return {str(key): plain(part) for key, part in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def by_row(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Turn columns of equal length into rows.
+
+    Examples
+    --------
+    >>> by_row({"a": [1, 2], "b": [3, 4]})
+    [{'a': 1, 'b': 3}, {'a': 2, 'b': 4}]
+    """
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def frame(rows: Sequence[Mapping[str, Any]], index: str) -> "pandas.DataFrame":
+    """Return rows as a pandas data frame, with one of the columns as index."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(
+            "to_dataframe needs pandas, which is not installed: pip install pandas. "
+            "to_dict() gives the same numbers without it."
+        ) from error
+    return pandas.DataFrame(list(rows)).set_index(index)

@@ -1,0 +1,38 @@
+"""What is said beside results: categories of warnings, and the log.
+
+Every warning of the package is an `EvidenceWarning`, so that one line turns all of them off, or into errors::
+
+    warnings.filterwarnings("error", category=evidencenet.EvidenceWarning)
+
+What is worth knowing but no reason to worry goes to the log named "evidencenet", which shows nothing until
+the program that uses it asks for it::
+
+    logging.basicConfig(level=logging.INFO)
+"""
+
+import logging
+
+log = logging.getLogger("evidencenet")
+
+
+log.addHandler(logging.NullHandler())
+
+
+class EvidenceWarning(UserWarning):
+    """Any warning of evidencenet."""
+
+
+class EffectiveSizeWarning(EvidenceWarning):
+    """Weighted draws are worth few draws of equal weight."""
+
+
+class FailedDrawsWarning(EvidenceWarning):
+    """Draws of a model failed; log K accounts for it, but look why."""
+
+
+class RecalibrationWarning(EvidenceWarning):
+    """Recalibration did not help, and was not applied."""
+
+
+class TrustWarning(EvidenceWarning):
+    """A result is less certain than its number looks."""

@@ -1,0 +1,132 @@
+"""Numbers as a reader would write them."""
+
+import math
+import re
+
+# Jeffreys (1961), appendix B: grades of evidence by powers of √10.
+_JEFFREYS = ("barely worth mentioning", "substantial", "strong", "very strong", "decisive")
+# Kass & Raftery (1995), section 3.2: grades of 2 log K.
+_KASS_RAFTERY = ((2.0, "not worth more than a bare mention"), (6.0, "positive"), (10.0, "strong"))
+_RAISED = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def odds(log_k: float) -> str:
+    """Write the Bayes factor of a natural log K as odds.
+
+    Examples
+    --------
+    >>> odds(0.0), odds(7.0), odds(1000.0)
+    ('1 : 1', '1,100 : 1', '1.97 × 10⁴³⁴ : 1')
+    """
+    if math.isinf(log_k):
+        return "1 : 0" if log_k > 0 else "0 : 1"
+    return f"{_three_figures(log_k / math.log(10))} : 1"
+
+
+def jeffreys(log_k: float) -> str:
+    """Jeffreys' words for the strength of evidence, whichever model it favours.
+
+    Examples
+    --------
+    >>> jeffreys(-2.0)
+    'substantial evidence'
+    """
+    grade = int(min(4, abs(log_k) / (0.5 * math.log(10))))
+    return f"{_JEFFREYS[grade]}{'' if grade == 0 else ' evidence'}"
+
+
+def kass_raftery(log_k: float) -> str:
+    """Kass and Raftery's words for the strength of evidence, whichever model it favours.
+
+    Examples
+    --------
+    >>> kass_raftery(-2.0)
+    'positive'
+    """
+    return next((words for most, words in _KASS_RAFTERY if 2 * abs(log_k) <= most), "very strong")
+
+
+def bound(value: float, *, above: bool, decimals: int = 1) -> str:
+    """Write an end of a range, rounded so that less is claimed.
+
+    Examples
+    --------
+    >>> bound(9.28, above=True), bound(-1.08, above=False)
+    ('> 9.2', '< -1.0')
+    """
+    # A hair's breadth is allowed for, since 0.3 · 10 is less than 3 in binary.
+    scaled = value * 10**decimals
+    whole = math.floor(scaled + 1e-9) if above else math.ceil(scaled - 1e-9)
+    return f"{'>' if above else '<'} {whole / 10**decimals + 0.0:.{decimals}f}"
+
+
+def with_error(value: float, error: float) -> str:
+    """Write a number with two figures of its error, and as many decimals of its own.
+
+    Examples
+    --------
+    >>> with_error(1.23456, 0.0234)
+    '1.235 ± 0.023'
+    """
+    if not math.isfinite(error):
+        return f"{value:.3g} (no error: a single member)"
+    decimals = min(max(1 - math.floor(math.log10(error)), 0), 6) if error > 0 else 3
+    return f"{value:.{decimals}f} ± {error:.{decimals}f}"
+
+
+def probability(p: float) -> str:
+    """Write a model's probability; what rounds to certainty is marked as such.
+
+    Examples
+    --------
+    >>> probability(0.25), probability(1.0), probability(2e-7)
+    ('0.25', '> 0.9999', '2 × 10⁻⁷')
+    """
+    if p > 0.9999:
+        return "> 0.9999"
+    return _three_figures(math.log10(p)) if p > 0 else "< 10⁻³⁰⁰"
+
+
+def fraction(p: float) -> str:
+    """Write a fraction with enough decimals to tell it from 0 and from 1.
+
+    Examples
+    --------
+    >>> fraction(0.5), fraction(0.999912), fraction(1.0)
+    ('0.500', '0.999912', '1')
+    """
+    least = min(p, 1 - p)
+    if least <= 0:
+        return f"{p:g}"
+    return f"{p:.{min(max(3, 1 - math.floor(math.log10(least))), 12)}f}"
+
+
+def p_value(p: float) -> str:
+    """Write a p-value."""
+    return _three_figures(math.log10(p)) if p > 0 else "0"
+
+
+def typeset(text: str) -> str:
+    """Give a number a minus sign for a hyphen, and spaces at which no line breaks.
+
+    Examples
+    --------
+    >>> typeset("-1.0")
+    '−1.0'
+    """
+    # Only where a number follows: a hyphen in a word stays one.
+    text = re.sub(r"(?<!\w)-(?=[\d.])", "−", text)
+    for sign in "±×:>":
+        text = text.replace(f" {sign} ", f"\N{NO-BREAK SPACE}{sign}\N{NO-BREAK SPACE}")
+    return text
+
+
+def _three_figures(log10: float) -> str:
+    """Write a number given its decimal logarithm, which may be far beyond what a float holds."""
+    if -4 <= log10 < 6:
+        return f"{float(f'{10**log10:.3g}'):,.10g}"
+    power = math.floor(log10)
+    mantissa = f"{10 ** (log10 - power):.3g}"
+    if mantissa == "10":
+        mantissa, power = "1", power + 1
+    return f"{mantissa} × 10{str(power).translate(_RAISED)}"

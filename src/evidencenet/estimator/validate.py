@@ -1,0 +1,300 @@
+"""Check a network on draws it has never seen."""
+
+from dataclasses import asdict, dataclass
+from itertools import combinations
+from textwrap import fill
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from scipy.special import softmax
+
+from evidencenet._common.arrays import index_of, kind_of
+from evidencenet._common.display import card, frame, plain
+from evidencenet.checks.check import Check, coverages, examine
+from evidencenet.checks.coverage import Coverage, coverage
+from evidencenet.checks.moments import TuringGood, turing_good
+from evidencenet.checks.range import Range, validated_range
+from evidencenet.checks.scores import Score, score
+from evidencenet.checks.training import agreement, overfitting, training
+from evidencenet.estimator.network import EvidenceNetwork
+from evidencenet.simulation.dataset import Simulations, check_draws
+
+if TYPE_CHECKING:
+    import pandas
+
+_INDENT = 25
+# Fewer draws of a model are left of weighted ones than any check can use.
+_LEAST_DRAWS = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """What the fresh draws of two models say about the log K of the one against the other.
+
+    Attributes
+    ----------
+    model, against
+        The names of the two.
+    coverage
+        The blind coverage test of `model`.
+    moments
+        The half-order Turing–Good check.
+    range
+        The log K that these draws can vouch for.
+    """
+
+    model: str
+    against: str
+    coverage: Coverage
+    moments: TuringGood
+    range: Range
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, one level deep."""
+        return {
+            "model": self.model,
+            "against": self.against,
+            "draws": self.coverage.n,
+            "coverage_p": self.coverage.p_value,
+            "mean_residual": self.coverage.mean_residual,
+            "std_residual": self.coverage.std_residual,
+            "turing_good_p": self.moments.p_value,
+            "low": self.range.low,
+            "high": self.range.high,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Validation:
+    """What fresh draws say about a network; print it, show it in a notebook, or call `plot`.
+
+    Attributes
+    ----------
+    names
+        The models.
+    log_k
+        Log K of each draw against model 0, (n, K), for draws that did not fail.
+    label
+        The model of each draw, (n,).
+    checks
+        What was looked at, each with its verdict, finding and advice; see `evidencenet.checks`.
+    coverages
+        The blind coverage test of each model against all others; for two models only that of model 1.
+    score
+        Held-out log score, beside that of knowing nothing.
+    ranges
+        The log K of each further model against model 0 that these draws can vouch for.
+    moments
+        Half-order Turing–Good check of each further model against model 0.
+    weighted
+        If the draws had weights: how many there were of each model, and how many of equal weight they were
+        worth, (Σw)²/Σw². Empty otherwise.
+    """
+
+    names: tuple[str, ...]
+    log_k: np.ndarray
+    label: np.ndarray
+    checks: tuple[Check, ...]
+    coverages: tuple[Coverage, ...]
+    score: Score
+    ranges: tuple[Range, ...]
+    moments: tuple[TuringGood, ...]
+    weighted: tuple[tuple[int, float], ...] = ()
+
+    @property
+    def coverage(self) -> Coverage:
+        """The coverage test with the lowest p-value; for two models the only one."""
+        return min(self.coverages, key=lambda test: test.p_value)
+
+    @property
+    def range(self) -> Range | tuple[Range, ...]:
+        """`ranges`; for two models the only one."""
+        return self.ranges[0] if len(self.names) == 2 else self.ranges
+
+    def pair(self, model: int | str, against: int | str) -> Pair:
+        """Return what the draws of any two models say about the log K of the one against the other."""
+        above, below = index_of(model, self.names), index_of(against, self.names)
+        if above == below:
+            raise ValueError(f"model and against are both {self.names[above]!r}; wanted two models.")
+        some = _of_pair(self.log_k, self.label, above, below)
+        return Pair(
+            self.names[above], self.names[below], coverage(*some), turing_good(*some), validated_range(*some)
+        )
+
+    @property
+    def pairs(self) -> "tuple[Pair, ...]":
+        """Every two models, the later against the earlier."""
+        return tuple(self.pair(b, a) for a, b in combinations(range(len(self.names)), 2))
+
+    @property
+    def passed(self) -> bool:
+        """Whether no check failed. Exact log K passes in at least 98% of cases."""
+        return all(check.verdict != "fail" for check in self.checks)
+
+    @property
+    def warnings(self) -> tuple[Check, ...]:
+        """The checks that neither passed nor failed."""
+        return tuple(check for check in self.checks if check.verdict == "warn")
+
+    @property
+    def informative(self) -> bool:
+        """Whether the network knows more than nothing, by three standard errors of its score's gain."""
+        return self.score.informative
+
+    def __str__(self) -> str:
+        lines = [_wrapped(self._title())]
+        for check in self.checks:
+            line = f"  {check.verdict}  {check.name:<{_INDENT - 9}} {check.finding}"
+            lines.append(_wrapped(line))
+            if check.advice:
+                lines.append(_wrapped(f"{'':<{_INDENT - 2}}→ {check.advice}"))
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = [(check.name, f"{check.finding} {check.advice}".strip()) for check in self.checks]
+        return card(self._title(), rows, marks=[check.verdict for check in self.checks])
+
+    def _title(self) -> str:
+        failed = sum(check.verdict == "fail" for check in self.checks)
+        verdict = f"FAILED {failed} of {len(self.checks)} checks" if failed else "passed"
+        if self.warnings:
+            number = len(self.warnings)
+            verdict += f", with {number} warning{'s' if number > 1 else ''}"
+        draws = f"{len(self.label):,} fresh draws"
+        if self.weighted:
+            draws += f", of equal weight, taken from {sum(n for n, _ in self.weighted):,} weighted ones"
+            draws += f" worth {sum(size for _, size in self.weighted):,.0f}"
+        return f"Validation on {draws}: {verdict}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return verdicts and numbers as JSON knows them; what is NaN or infinite is None."""
+        return plain(
+            {
+                "names": self.names,
+                "draws": np.bincount(self.label, minlength=len(self.names)),
+                "passed": self.passed,
+                "informative": self.informative,
+                "checks": [asdict(check) for check in self.checks],
+                "score": asdict(self.score),
+                "coverage_p_values": [test.p_value for test in self.coverages],
+                "ranges": [None if r.empty else {"low": r.low, "high": r.high} for r in self.ranges],
+                "turing_good": [asdict(moment) for moment in self.moments],
+                "pairs": [pair.to_dict() for pair in self.pairs],
+            }
+        )
+
+    def to_dataframe(self, by: Literal["check", "model", "pair"] = "check") -> "pandas.DataFrame":
+        """Return one row a check: verdict, finding and advice; or one a model, or a pair of models."""
+        if by == "check":
+            return frame([asdict(check) for check in self.checks], "name")
+        if by == "pair":
+            return frame([pair.to_dict() for pair in self.pairs], "model")
+        if by == "model":
+            return frame(self._models(), "model")
+        raise ValueError(f'by = {by!r}; wanted "check", "model" or "pair".')
+
+    def _models(self) -> list[dict[str, Any]]:
+        shares = np.bincount(self.label, minlength=len(self.names)) / len(self.label)
+        predicted = softmax(self.log_k + np.log(shares), axis=1).mean(axis=0)
+        return [
+            {
+                "model": name,
+                "draws": int(np.sum(self.label == k)),
+                "share": shares[k],
+                "mean_probability": predicted[k],
+                # Of two models the test of the one is that of the other.
+                "coverage_p": self.coverages[k if len(self.coverages) > 1 else 0].p_value,
+            }
+            for k, name in enumerate(self.names)
+        ]
+
+    def plot(self, axes: Any = None) -> Any:
+        """Draw the coverage test, its residuals, and log K under each model, on three axes; returns them."""
+        from evidencenet.report import plots
+
+        return plots.validation(self, axes)
+
+
+def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
+    """Check a network on fresh draws of its models: calibration, information, training, and range.
+
+    Parameters
+    ----------
+    net
+        The network.
+    sims
+        Draws that were *not* used in training, of the same models in the same order. The numbers of draws of
+        each model need not be those of the training. Of weighted draws a part is taken that has equal
+        weights: each is kept with a chance in proportion to its weight, always the same ones.
+
+    Returns
+    -------
+    Validation
+        Print it for a summary. `passed` says whether a check failed, `checks` which and what to do; `range`
+        how far log K is confirmed.
+
+    Notes
+    -----
+    The checks are those of `evidencenet.checks.examine` on log K, and three on the training: "members" (do
+    they agree), "overfitting" (is the score worse than on the draws by which training was stopped), and
+    "training" (do the learning curves say that it was too short or too long). A network that gives the exact
+    log K fails any of them in less than 2% of cases.
+
+    Examples
+    --------
+    >>> check = validate(net, simulate([flat, trend], 50_000, seed=3))  # doctest: +SKIP
+    >>> check.passed  # doctest: +SKIP
+    True
+    """
+    if not isinstance(net, EvidenceNetwork):
+        raise TypeError(
+            f"validate(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log Bayes "
+            "factors from elsewhere use evidencenet.checks.examine(log_k, labels)."
+        )
+    check_draws("validate", sims, net.names)
+    weighted: tuple[tuple[int, float], ...] = ()
+    if sims.log_weight is not None:
+        weighted = tuple(zip(sims.counts, map(float, sims.effective_sample_size), strict=True))
+        sims = sims.of_equal_weight()
+        if min(sims.counts) < _LEAST_DRAWS:
+            raise ValueError(
+                f"only {list(sims.counts)} draws are left of {[n for n, _ in weighted]} weighted ones, made "
+                f"to have equal weight; wanted {_LEAST_DRAWS} of each model. Simulate more, or from the "
+                "prior they lead to."
+            )
+    # Only draws that did not fail are here: among them the chance to fail no longer counts.
+    valid = net.log_valid - net.log_valid[0]
+    members, label = net.table(sims.x) - valid, sims.model
+    log_k = members.mean(axis=0)
+    on_log_k = examine(log_k, label, names=net.names)
+    held = net.held_out
+    on_training = (
+        agreement(members, label),
+        overfitting(log_k, label, held.log_k - valid, held.label),
+        training(net.history.score, net.history.best_epoch, net.gain != 0),
+    )
+    pairs = [_of_pair(log_k, label, k, 0) for k in range(1, len(net.names))]
+    return Validation(
+        net.names,
+        log_k,
+        label,
+        # First what makes log K wrong, then how much it says and how far.
+        (*on_log_k[:4], *on_training, *on_log_k[4:]),
+        coverages(log_k, label),
+        score(log_k + np.log(np.array(sims.counts) / sims.counts[0]), label),
+        tuple(validated_range(*pair) for pair in pairs),
+        tuple(turing_good(*pair) for pair in pairs),
+        weighted,
+    )
+
+
+def _of_pair(log_k: np.ndarray, label: np.ndarray, above: int, below: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log K and labels, 1 for the model above, of the draws of two models."""
+    pair = np.isin(label, (above, below))
+    return log_k[pair, above] - log_k[pair, below], label[pair] == above
+
+
+def _wrapped(line: str) -> str:
+    return fill(line, 110, subsequent_indent=" " * _INDENT, break_long_words=False)

@@ -1,0 +1,17 @@
+"""Networks: architectures (what can be chosen), the Equinox modules they build, and ensembles of them.
+
+A network maps one x to raw outputs. It must not know labels or how it is trained.
+"""
+
+from evidencenet.networks.architectures import Architecture as Architecture
+from evidencenet.networks.architectures import DeepSet as DeepSet
+from evidencenet.networks.architectures import Dense as Dense
+from evidencenet.networks.architectures import Image as Image
+from evidencenet.networks.architectures import Sequence as Sequence
+from evidencenet.networks.architectures import Spectrum as Spectrum
+from evidencenet.networks.architectures import Table as Table
+from evidencenet.networks.architectures import from_dict as from_dict
+from evidencenet.networks.architectures import is_exchangeable as is_exchangeable
+from evidencenet.networks.architectures import scales_alike as scales_alike
+from evidencenet.networks.architectures import shares_weights as shares_weights
+from evidencenet.networks.architectures import to_dict as to_dict

@@ -1,0 +1,4 @@
+"""Draws that a model makes only rarely, and networks that are confirmed by them.
+
+It steers the random numbers of a simulator. It must not know figures.
+"""

@@ -1,0 +1,571 @@
+"""Figures of the extensions: hypothesis tests, forecasts, designs."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from evidencenet._common import wording
+from evidencenet.checks.coverage import Coverage, check_log_k
+from evidencenet.checks.range import Range
+from evidencenet.questions.design import Design
+from evidencenet.questions.forecast import Forecast
+from evidencenet.questions.hypothesis import HypothesisTest
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe–Ito: told apart by colour-blind readers, and in grey print.
+BLUE, ORANGE, BLACK, GREY = "#0072B2", "#E69F00", "#000000", "#767676"
+# Bands behind the data, the second one fainter.
+BAND, WIDE_BAND = "#BFD9EA", "#E3EEF5"
+# Longer names of models are cut in the middle.
+_LONGEST_NAME = 24
+
+
+def new_axis(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
+    """Return the axis given, or that of a new figure."""
+    if axis is not None:
+        return axis
+    from matplotlib import pyplot
+
+    return pyplot.subplots(figsize=size, layout="constrained")[1]
+
+
+def symbol(base10: bool) -> str:
+    """Return the sign of log K."""
+    return r"$\log_{10} K$" if base10 else r"$\ln\,K$"
+
+
+def ratio(model: int) -> str:
+    """Return what K is; the sign convention reaches every figure from here."""
+    return rf"$K = p(x|M_{{{model}}})\,/\,p(x|M_0)$"
+
+
+def probability(name: str | None) -> str:
+    """Return the label of an axis of predicted probabilities."""
+    if name is None:
+        return r"predicted probability $p(M_1|x)$"
+    return f"predicted p({model_text(name, 1)} | x)"
+
+
+def model_text(name: str | None, number: int) -> str:
+    """Return a model's name as text that Matplotlib shows unchanged, or its symbol if it has no name."""
+    if name is None:
+        return f"$M_{{{number}}}$"
+    if len(name) > _LONGEST_NAME:
+        name = f"{name[: _LONGEST_NAME - 11]}…{name[-10:]}"
+    # Control characters have no glyph, and make an SVG file invalid.
+    return "".join(letter if letter.isprintable() else " " for letter in name).replace("$", r"\$")
+
+
+def legend(axis: "Axes", handles: Any = None, texts: Any = None, *, title: str | None = None) -> None:
+    """Put the legend above the axis: inside, few draws or many curves would lie under it."""
+    if handles is None:
+        handles, texts = axis.get_legend_handles_labels()
+    # Letters are about 5.6 points wide, a handle takes six of them, and a legend may stand out a little.
+    room = 1.25 * axis.get_window_extent().width / axis.figure.dpi * 72 / 5.6
+    columns = len(texts) if sum(len(text) + 6 for text in texts) <= room else 1
+    place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
+    axis.legend(handles, texts, title=title, frameon=False, ncols=columns, **place)
+
+
+class History(Protocol):
+    """What `history` needs of a training record."""
+
+    @property
+    def train_loss(self) -> NDArray[np.floating]:
+        """Training loss, shape (members, 1 + epochs), entry 0 before training; NaN where there is none."""
+
+    @property
+    def score(self) -> NDArray[np.floating]:
+        """Held-out score in nats, shape (members, 1 + epochs); NaN or infinite where there is none."""
+
+    @property
+    def best_epoch(self) -> NDArray[np.integer]:
+        """After how many epochs each member was taken, shape (members,)."""
+
+
+class Validation(Protocol):
+    """What `validation` needs of the check of a network."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The K models."""
+
+    @property
+    def log_k(self) -> NDArray[np.floating]:
+        """Log K of each draw against model 0, shape (n, K)."""
+
+    @property
+    def label(self) -> NDArray[np.integer]:
+        """The model of each draw, shape (n,)."""
+
+    @property
+    def coverages(self) -> tuple[Coverage, ...]:
+        """Coverage of each model against all others; for two models only that of model 1."""
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """Confirmed log K of each further model against model 0."""
+
+
+def coverage(record: Coverage, axis: "Axes | None" = None, *, name: str | None = None) -> "Axes":
+    """Draw the fraction of draws from model 1 against its predicted probability.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.checks.coverage.coverage`.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+    name
+        Name of the model whose probability is tested; M1 if None.
+
+    Returns
+    -------
+    axis
+        The axis, with one point a bin, its Clopper–Pearson interval, and the diagonal of perfect coverage.
+
+    Examples
+    --------
+    >>> from evidencenet.coverage import coverage as check
+    >>> axis = coverage(check([-1.0, 1.0], [0, 1]))  # doctest: +SKIP
+    """
+    axis = new_axis(axis, (4.8, 4.6))
+    axis.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="perfect", zorder=1)
+    reach = np.maximum([record.observed - record.low, record.high - record.observed], 0.0)
+    axis.errorbar(
+        record.predicted,
+        record.observed,
+        yerr=reach,
+        fmt="o",
+        color=BLUE,
+        markersize=4.5,
+        elinewidth=1.2,
+        capsize=2.5,
+        label=f"observed, {100 * record.level:g}% interval",
+    )
+    verdict = "passed" if record.passed else "failed"
+    axis.set(
+        xlim=(-0.03, 1.03),
+        ylim=(-0.03, 1.03),
+        xlabel=probability(name),
+        ylabel=f"fraction drawn from {model_text(name, 1)}",
+    )
+    axis.set_aspect("equal")
+    # Above the axis: with few draws the intervals fill all of it.
+    title = f"Blind coverage {verdict}: p-value {record.p_value:.2g}, {record.n:,} draws"
+    legend(axis, title=title)
+    return axis
+
+
+def residuals(record: Coverage, axis: "Axes | None" = None, *, name: str | None = None) -> "Axes":
+    """Draw the rescaled residuals of the coverage test with bands of one and two standard deviations.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.checks.coverage.coverage`.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+    name
+        Name of the model whose probability is tested; M1 if None.
+
+    Returns
+    -------
+    axis
+        The axis. Residuals beyond ±10 are drawn as triangles at the edge.
+    """
+    axis = new_axis(axis, (5.6, 3.6))
+    for width, colour in ((2, WIDE_BAND), (1, BAND)):
+        axis.axhspan(-width, width, color=colour, linewidth=0, zorder=0)
+    axis.axhline(0, color=GREY, linestyle="--", linewidth=1, zorder=1)
+    label = "one bin"
+    if np.isfinite(record.std_residual):
+        label = f"mean {record.mean_residual:.2f}, std {record.std_residual:.2f}"
+    edge = 10.0
+    reach = max(3.5, 1.15 * min(edge, float(np.abs(record.residual).max())))
+    inside = np.abs(record.residual) <= edge
+    axis.plot(record.predicted[inside], record.residual[inside], "o", color=BLUE, markersize=5, label=label)
+    for marker, beyond in (("^", record.residual > edge), ("v", record.residual < -edge)):
+        height = np.full(int(beyond.sum()), edge if marker == "^" else -edge)
+        if beyond.any():
+            sign = "> " if marker == "^" else "< −"
+            axis.plot(
+                record.predicted[beyond], height, marker, color=ORANGE, markersize=6, label=f"{sign}{edge:g}"
+            )
+    axis.set(xlim=(-0.03, 1.03), ylim=(-reach, reach), xlabel=probability(name), ylabel="rescaled residual")
+    legend(axis)
+    return axis
+
+
+def log_k(
+    estimate: ArrayLike,
+    exact: ArrayLike,
+    axis: "Axes | None" = None,
+    *,
+    error: ArrayLike | None = None,
+    base10: bool = True,
+) -> "Axes":
+    """Draw estimated against exact log Bayes factors.
+
+    Parameters
+    ----------
+    estimate, exact
+        Natural log K, shape (n,).
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+    error
+        Standard error of `estimate`, natural log, shape (n,).
+    base10
+        Show log10 K instead of the natural log.
+
+    Returns
+    -------
+    axis
+        The axis, with the root-mean-square difference, in the unit shown, as title.
+    """
+    unit = np.log(10.0) if base10 else 1.0
+    estimate, exact = (
+        np.asarray(estimate, dtype=np.float64) / unit,
+        np.asarray(exact, dtype=np.float64) / unit,
+    )
+    if estimate.ndim != 1 or estimate.shape != exact.shape or len(exact) == 0:
+        raise ValueError(
+            "estimate and exact must be one-dimensional, not empty and of equal length, "
+            f"got shapes {estimate.shape} and {exact.shape}."
+        )
+    bars = None if error is None else np.asarray(error, dtype=np.float64) / unit
+    axis = new_axis(axis, (4.8, 4.6))
+    if bars is None:
+        crowded = len(exact) > 1000
+        size, alpha = (2.0, 0.35) if crowded else (4.0, 0.8)
+        (dots,) = axis.plot(exact, estimate, "o", color=BLUE, markersize=size, alpha=alpha, markeredgewidth=0)
+        dots.set_rasterized(crowded)  # thousands of vector dots make a PDF slow to open
+    else:
+        axis.errorbar(
+            exact, estimate, yerr=bars, fmt="o", color=BLUE, markersize=3.5, elinewidth=1, alpha=0.8
+        )
+    # One frame for both axes puts the diagonal from corner to corner.
+    ends = min(exact.min(), estimate.min()), max(exact.max(), estimate.max())
+    margin = 0.04 * (ends[1] - ends[0]) or 1.0
+    frame = (float(ends[0] - margin), float(ends[1] + margin))
+    axis.plot(frame, frame, color=BLACK, linestyle="--", linewidth=1)
+    sign = symbol(base10)
+    rmse = np.sqrt(np.mean((estimate - exact) ** 2))
+    axis.set(xlim=frame, ylim=frame, xlabel=f"exact {sign},  {ratio(1)}", ylabel=f"estimated {sign}")
+    axis.set_title(f"RMSE of {sign}: {rmse:.3g}", fontsize="medium")
+    axis.set_aspect("equal")
+    return axis
+
+
+def log_k_distributions(
+    log_k: ArrayLike,
+    labels: ArrayLike,
+    names: Sequence[str] | None = None,
+    observed: ArrayLike | None = None,
+    axis: "Axes | None" = None,
+    *,
+    model: int = 1,
+    base10: bool = False,
+    confirmed: Range | None = None,
+) -> "Axes":
+    """Draw how log K is distributed under each of two models.
+
+    Parameters
+    ----------
+    log_k
+        Natural log K, shape (n,).
+    labels
+        Model each draw came from, 0 or 1, shape (n,).
+    names
+        Names of the two models, as they are: a dollar sign starts no mathematics.
+    observed
+        Natural log K of an observation, or of several, drawn as vertical lines.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+    model
+        Number of the model that label 1 stands for, where there are more than two.
+    base10
+        Show log10 K instead of the natural log.
+    confirmed
+        The range of natural log K that draws vouch for, drawn as a band.
+
+    Returns
+    -------
+    axis
+        The axis, with one histogram a model, each of unit area. The outermost bars hold all draws beyond.
+    """
+    log_k, labels = check_log_k(log_k, labels)
+    if names is not None and len(names) != 2:
+        raise ValueError(f"names must be those of two models, got {tuple(names)}.")
+    symbols = [model_text(None if names is None else names[i], number) for i, number in enumerate((0, model))]
+    unit = np.log(10.0) if base10 else 1.0
+    shown = log_k / unit
+    sides = [shown[labels == label] for label in (0, 1)]
+    # A long tail would leave the rest a few bars wide.
+    finite = [side[np.isfinite(side)] for side in sides]
+    ends = np.ravel([np.quantile(side, (0.01, 0.99)) for side in finite if len(side) > 0])
+    edges = np.histogram_bin_edges(ends, bins=int(np.clip(np.sqrt(len(shown)) / 2, 10, 60)))
+    axis = new_axis(axis, (5.6, 3.8))
+    handles: list[Any] = []
+    for side, colour, hatch in zip(sides, (BLUE, ORANGE), (None, "///"), strict=True):
+        counts = np.histogram(np.clip(side, edges[0], edges[-1]), edges)[0]
+        height = counts / (np.diff(edges) * len(side))
+        fill = axis.stairs(height, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
+        # A patch of its own: in SVG a hatch has the transparency of what it fills.
+        line = axis.stairs(height, edges, fill=True, facecolor="none", edgecolor=colour, linewidth=1.4)
+        if hatch is not None:
+            line.set_hatch(hatch)
+        handles.append((fill, line))
+    texts = [f"drawn from {name}" for name in symbols]
+    sign = symbol(base10)
+    if observed is not None and np.size(observed) > 0:
+        lines = np.ravel(np.asarray(observed, dtype=np.float64)) / unit
+        single = f"observed: {lines[0]:.2f}".replace("-", "−")
+        texts.append(single if len(lines) == 1 else f"{len(lines)} observations")
+        handles.append(_observations(axis, lines, edges, texts[-1]))
+    if confirmed is not None and not confirmed.empty:
+        low, high = confirmed.low / unit, confirmed.high / unit
+        texts.append(f"confirmed: {low:.2f} to {high:.2f}".replace("-", "−"))
+        handles.append(axis.axvspan(low, high, color=WIDE_BAND, linewidth=0, zorder=0, label=texts[-1]))
+    axis.set(xlabel=f"{sign},  {ratio(model)}", ylabel=f"density in {sign}")
+    legend(axis, handles, texts)
+    return axis
+
+
+def _observations(axis: "Axes", lines: NDArray[np.float64], edges: NDArray[np.float64], text: str) -> Any:
+    """Draw vertical lines; those far beyond the histogram as arrows at its edge, or nothing else is seen."""
+    span = edges[-1] - edges[0]
+    low, high = edges[0] - span, edges[-1] + span
+    style: dict[str, Any] = {"color": BLACK, "linewidth": 1.6 if len(lines) == 1 else 0.9}
+    drawn = [axis.axvline(at, label=text, **style) for at in np.clip(lines, low, high)]
+    for marker, edge, beyond in (("<", low, lines < low), (">", high, lines > high)):
+        if beyond.any():
+            axis.plot([edge], [0.5], marker, color=BLACK, markersize=8, transform=axis.get_xaxis_transform())
+    return drawn[0]
+
+
+def validation(record: Validation, axes: "Sequence[Axes] | None" = None) -> "Sequence[Axes]":
+    """Draw the coverage test, its residuals, and log K under each model, side by side.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.validate`.
+    axes
+        Three Matplotlib axes to draw on; a new figure if None.
+
+    Returns
+    -------
+    axes
+        The three. Of more than two models they show the one whose coverage test has the lowest p-value, and
+        its log K against model 0 (that of model 1, if model 0 has the lowest).
+    """
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(1, 3, figsize=(14.0, 4.6), layout="constrained")[1]
+    if len(axes) != 3:
+        raise ValueError(f"validation draws on three axes, got {len(axes)}.")
+    worst = int(np.argmin([test.p_value for test in record.coverages]))
+    tested = worst if len(record.names) > 2 else 1
+    shown = max(tested, 1)
+    coverage(record.coverages[worst], axes[0], name=record.names[tested])
+    residuals(record.coverages[worst], axes[1], name=record.names[tested])
+    pair = np.isin(record.label, (0, shown))
+    names = (record.names[0], record.names[shown])
+    log_k_distributions(
+        record.log_k[pair, shown],
+        record.label[pair] == shown,
+        names,
+        axis=axes[2],
+        model=shown,
+        confirmed=record.ranges[shown - 1],
+    )
+    return axes
+
+
+def history(record: History, axis: "Axes | None" = None) -> "Axes":
+    """Draw the learning curves of every member of an ensemble.
+
+    Parameters
+    ----------
+    record
+        Training history: `train_loss` and `score`, each (members, 1 + epochs) with entry 0 before training,
+        and `best_epoch`, (members,). What is not finite is left out.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+
+    Returns
+    -------
+    axis
+        The axis of the held-out score, marked where each member was taken. The training loss,
+        in units of its own, has a second axis on the right.
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    axis = new_axis(axis, (5.8, 3.8))
+    score, loss = (
+        np.where(np.isfinite(table), table, np.nan)
+        for table in (np.atleast_2d(record.score), np.atleast_2d(record.train_loss))
+    )
+    epochs = np.arange(score.shape[1])
+    right = axis.twinx()
+    drawn = []
+    for i in range(len(score)):
+        names = ("training loss", "held-out score") if i == 0 else (None, None)
+        drawn += right.plot(epochs, loss[i], "--", color=ORANGE, linewidth=1, label=names[0])
+        drawn += axis.plot(epochs, score[i], color=BLUE, linewidth=1.4, label=names[1])
+    best = np.atleast_1d(record.best_epoch)
+    drawn += axis.plot(
+        best, score[np.arange(len(score)), best], "o", color=BLACK, markersize=4.5, label="kept"
+    )
+    axis.set(xlabel="epoch", ylabel="held-out score [nats]")
+    right.set_ylabel("training loss")
+    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
+    # The left axis lies on top, so that marks are not hidden by the training loss.
+    axis.set_zorder(right.get_zorder() + 1)
+    axis.patch.set_visible(False)
+    shown = [line for line in drawn if not str(line.get_label()).startswith("_")]
+    legend(axis, shown, [str(line.get_label()) for line in shown])
+    return axis
+
+
+def hypothesis_test(
+    record: HypothesisTest, axes: "Sequence[Axes] | None" = None, *, observed: float | None = None
+) -> "Sequence[Axes]":
+    """Draw log K under the null and the alternative, and the ROC.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.hypothesis_test`.
+    axes
+        Two Matplotlib axes to draw on; a new figure if None.
+    observed
+        Natural log K of an observation, drawn as a vertical line.
+
+    Returns
+    -------
+    axes
+        The two.
+    """
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")[1]
+    if len(axes) != 2:
+        raise ValueError(f"hypothesis_test draws on two axes, got {len(axes)}.")
+    log_k = np.concatenate([record.null, record.alternative])
+    label = np.repeat([0, 1], [len(record.null), len(record.alternative)])
+    log_k_distributions(log_k, label, record.names, observed, axes[0])
+    axes[0].set_xlabel(r"$\ln\,K$, alternative over null")
+    roc(record, axes[1])
+    return axes
+
+
+def roc(record: HypothesisTest, axis: "Axes | None" = None) -> "Axes":
+    """Draw the power of a test against its size, with a band of one standard error.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.hypothesis_test`.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+    """
+    axis = new_axis(axis, (4.8, 4.6))
+    points = record.roc()
+    low, high = (np.clip(points.power + sign * points.error, 0, 1) for sign in (-1, 1))
+    axis.fill_between(points.size, low, high, color=BAND, linewidth=0)
+    size, power = np.r_[0, points.size, 1], np.r_[0, points.power, 1]
+    axis.plot(size, power, color=BLUE, linewidth=1.4, label=f"area {record.auc}")
+    axis.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="knowing nothing")
+    null, alternative = (model_text(name, i) for i, name in enumerate(record.names))
+    axis.set(
+        xlim=(-0.02, 1.02),
+        ylim=(-0.02, 1.02),
+        xlabel=f"size: false alarms under {null}",
+        ylabel=f"power under {alternative}",
+    )
+    axis.set_aspect("equal")
+    legend(axis)
+    return axis
+
+
+def forecast(record: Forecast, axis: "Axes | None" = None) -> "Axes":
+    """Draw the probability that data favour a model, by one of its parameters or by two.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.forecast`, by one or two parameters.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+
+    Returns
+    -------
+    axis
+        The axis, with a point and its error for each bin of one parameter, or a map of two.
+    """
+    if len(record.parameters) not in (1, 2):
+        raise ValueError(
+            f"a forecast by {len(record.parameters)} parameters cannot be drawn; wanted one or two: "
+            "forecast(..., parameter=)."
+        )
+    axis = new_axis(axis, (5.6, 3.8))
+    value, error = np.asarray(record.probability.value), np.asarray(record.probability.error)
+    said = f"probability of {wording.odds(record.threshold)} for {model_text(record.names[0], 1)}"
+    axis.set_xlabel(model_text(record.parameters[0], 0))
+    if len(record.parameters) == 2:
+        mesh = axis.pcolormesh(*record.edges, value.T, vmin=0, vmax=1, cmap="viridis")
+        axis.set_ylabel(model_text(record.parameters[1], 0))
+        axis.figure.colorbar(mesh, ax=axis, label=said)
+        return axis
+    (ends,) = record.edges
+    width = np.diff(ends) / 2
+    style = {"fmt": "o", "color": BLUE, "markersize": 4.5, "elinewidth": 1.2}
+    axis.errorbar(ends[:-1] + width, value, yerr=error, xerr=width, label="by bin", **style)  # type: ignore[arg-type]
+    overall = f"overall: {record.overall}"
+    axis.axhline(float(record.overall), color=GREY, linestyle="--", linewidth=1, label=overall)
+    axis.set(ylim=(-0.03, 1.03), ylabel=said)
+    legend(axis)
+    return axis
+
+
+def design(record: Design, axis: "Axes | None" = None) -> "Axes":
+    """Draw the probability that data decide, at each setting of an experiment.
+
+    Parameters
+    ----------
+    record
+        Result of `evidencenet.design`.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+
+    Returns
+    -------
+    axis
+        The axis, with the probability wanted as a line and, if there is one, the answer as another.
+    """
+    axis = new_axis(axis, (5.6, 3.8))
+    numbers = all(isinstance(s, int | float | np.number) for s in record.settings)
+    places = np.array(record.settings, dtype=np.float64) if numbers else np.arange(len(record.settings))
+    if not numbers:
+        axis.set_xticks(places, [model_text(str(s), 0) for s in record.settings])
+    value, error = np.asarray(record.probability.value), np.asarray(record.probability.error)
+    axis.errorbar(places, value, yerr=error, fmt="o", color=BLUE, markersize=4.5, label="forecast")
+    axis.axhline(record.wanted, color=GREY, linestyle="--", linewidth=1, label=f"wanted: {record.wanted:g}")
+    if record.answer is not None:
+        axis.axvline(float(record.answer), color=ORANGE, linewidth=1.4, label=f"answer: {record.answer}")
+        reach = float(record.answer.error)
+        span = float(record.answer) - reach, float(record.answer) + reach
+        axis.axvspan(*span, color=ORANGE, alpha=0.2, linewidth=0)
+    odds = wording.odds(float(np.log(record.odds)))
+    said = f"probability of {odds} for {model_text(record.names[0], 1)}"
+    axis.set(ylim=(-0.03, 1.03), xlabel="setting", ylabel=said)
+    legend(axis)
+    return axis

@@ -1,0 +1,230 @@
+"""Put the draws of all models together from chunks, as many of each as are wanted."""
+
+import itertools
+import operator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from evidencenet._common.arrays import Data, Parameters, finite_rows, join, layout, layout_text, map_arrays
+from evidencenet.simulation.model import DrawError, Model
+
+# Mistakes in a model, and a chunk that is too large, are raised at once.
+_NOT_A_FAILED_DRAW = (DrawError, MemoryError)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """The valid draws of a chunk, and which of the draws made they are.
+
+    Parameters
+    ----------
+    x, theta
+        The data and the parameters of the valid draws, in order; None if there are none, or no prior.
+    valid
+        Which of the draws made are valid, boolean.
+    failure
+        What went wrong first, if anything did.
+    hopeless
+        Whether so many draws in a row failed that the others were not made.
+    """
+
+    x: Data | None
+    theta: Parameters | None
+    valid: np.ndarray
+    failure: Exception | str | None
+    hopeless: bool = False
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the chunks of one model come from; each can be drawn by itself, in any thread or process."""
+
+    model: Model
+    number: int
+    seed: int
+    size: int
+    patience: int
+
+    def rng(self, *key: int) -> np.random.Generator:
+        """Return the random numbers of a chunk, or of one of its draws."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.number, *key)))
+
+    def draw(self, chunk: int) -> Chunk:
+        """Make one chunk."""
+        rng = self.rng(chunk)
+        own = (self.rng(chunk, row) for row in itertools.count())
+        theta = None
+        try:
+            theta = self.model.draw_parameters(rng, self.size)
+            if self.model.kind != "one":
+                x = self.model.draw_data(rng, self.size, theta)
+        except _NOT_A_FAILED_DRAW:
+            raise
+        except Exception as error:
+            # The same parameters again, because they decide as a rule which draws fail.
+            return self._draw_rows(own, theta, error)
+        if self.model.kind == "one":
+            return self._draw_rows(itertools.repeat(rng), theta, None)
+        valid, failure = _judge(x)
+        if not valid.all():
+            x = map_arrays(operator.itemgetter(valid), x)
+            theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
+        return Chunk(x, theta, valid, failure)
+
+    def _draw_rows(
+        self, rngs: Iterator[np.random.Generator], thetas: Parameters | None, raised: Exception | None
+    ) -> Chunk:
+        """Draw one at a time; `raised` is the exception of the whole chunk, if that was tried before."""
+        kept: list[tuple[Data, Parameters | None]] = []
+        valid = np.zeros(self.size, dtype=bool)
+        first: Exception | str | None = raised
+        for row, rng in zip(range(self.size), rngs, strict=False):
+            try:
+                theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
+                x = self.model.draw_data(rng, 1, theta)
+            except _NOT_A_FAILED_DRAW:
+                raise
+            except Exception as error:
+                first = first or error
+            else:
+                good, failure = _judge(x)
+                first = first or failure
+                if good[0]:
+                    valid[row] = True
+                    kept.append((x, theta))
+                    check_alike(self.model.name, x, self.model.name, kept[0][0])
+            if not kept and row + 1 == self.patience:
+                return Chunk(None, None, valid[: row + 1], first, hopeless=True)
+        if raised and len(kept) == self.size:
+            self._check_takes_batches(raised)
+            # The failure did not come again with other random numbers, yet it did happen once.
+            valid[0] = False
+            kept = kept[1:]
+        if not kept:
+            return Chunk(None, None, valid, first)
+        theta = None if kept[0][1] is None else join(*(theta for _, theta in kept))
+        return Chunk(join(*(x for x, _ in kept)), theta, valid, first)
+
+    def _check_takes_batches(self, raised: Exception) -> None:
+        """Raise if no two draws can be made at once: then the model is wrong, and no draw has failed."""
+        for i in range(5):
+            try:
+                self.model.draw(self.rng(0, self.size + i), min(2, self.size))
+                return
+            except Exception:
+                continue
+        raise DrawError(
+            f"model {self.model.name!r} raised {words(raised)} for {self.size} draws at once, but for none "
+            "of them alone; correct it for batches, or use kind='one'"
+        ) from raised
+
+
+def _judge(x: Data) -> tuple[np.ndarray, str | None]:
+    """Which draws are finite, and what is wrong with the others."""
+    parts = {f"x[{key!r}]": x[key] for key in x} if isinstance(x, dict) else {"x": x}
+    finite = {where: finite_rows(array) for where, array in parts.items()}
+    bad = [where for where, rows in finite.items() if not rows.all()]
+    return np.logical_and.reduce(list(finite.values())), f"NaN or infinity in {bad[0]}" if bad else None
+
+
+def check_alike(model: str, x: Data, before: str, x_before: Data) -> None:
+    """Raise unless what one model gives can stand beside what another, or itself, gave before."""
+    mine, theirs = layout(x), layout(x_before)
+    if mine != theirs:
+        who = "it gave" if before == model else f"model {before!r} gives"
+        raise DrawError(
+            f"model {model!r} gives {layout_text(mine)}, but {who} {layout_text(theirs)} before; "
+            "all draws of all models must have the same keys, shapes and types"
+        )
+
+
+def _row(theta: Parameters, row: int) -> Parameters:
+    return map_arrays(lambda array: array[row : row + 1], theta)
+
+
+def words(failure: Exception | str | None) -> str:
+    """Say what a failure was."""
+    return f"{type(failure).__name__}: {failure}" if isinstance(failure, Exception) else str(failure)
+
+
+class Gathered:
+    """The draws wanted of each model, filled in chunk by chunk.
+
+    Chunks of one model come in order, and one model after the other. The arrays are allocated when the first
+    draws have told their shape, so that the draws are in memory only once.
+
+    Parameters
+    ----------
+    names
+        The models.
+    shares
+        How many valid draws of each are wanted.
+    keep_parameters
+        Whether to keep the parameters too.
+    """
+
+    def __init__(self, names: Sequence[str], shares: Sequence[int], keep_parameters: bool) -> None:
+        self.names, self.shares = tuple(names), tuple(shares)
+        self.valid, self.drawn, self.failed = ([0] * len(self.names) for _ in range(3))
+        self._x: Any = None
+        self._thetas: list[list[Parameters | None]] | None = None
+        if keep_parameters:
+            self._thetas = [[] for _ in self.names]
+
+    @property
+    def done(self) -> int:
+        """How many valid draws there are of those wanted."""
+        return sum(map(min, self.valid, self.shares))
+
+    def missing(self, model: int) -> int:
+        """How many valid draws of a model are still wanted."""
+        return max(0, self.shares[model] - self.valid[model])
+
+    def add(self, model: int, chunk: Chunk) -> None:
+        """Take what is wanted of the next chunk of a model."""
+        places = np.flatnonzero(chunk.valid)
+        wanted, start = min(len(places), self.missing(model)), self.done
+        if chunk.x is not None and wanted:
+            self._copy(model, chunk.x, chunk.theta, slice(start, start + wanted))
+        self.valid[model] += len(places)
+        self.drawn[model] += len(chunk.valid)
+        if wanted and not self.missing(model):
+            # What came after the last draw that is kept might as well not have been drawn.
+            before = self.drawn[model] - len(chunk.valid)
+            self.failed[model] = before + int(places[wanted - 1]) + 1 - self.shares[model]
+
+    def _copy(self, model: int, x: Data, theta: Parameters | None, place: slice) -> None:
+        if self._x is None:
+            rows = sum(self.shares)
+            self._x = map_arrays(lambda array: np.empty((rows, *array.shape[1:]), array.dtype), x)
+        check_alike(self.names[model], x, self.names[0], self._x)
+        self._x = map_arrays(lambda out, new: _widened(out, new, place.start), self._x, x)
+        count = place.stop - place.start
+        map_arrays(lambda out, new: operator.setitem(out, place, new[:count]), self._x, x)
+        if self._thetas is not None:
+            kept = None if theta is None else map_arrays(lambda array: array[:count], theta)
+            self._thetas[model].append(kept)
+
+    def fields(self) -> dict[str, Any]:
+        """Return what `Simulations` is made of, once nothing is missing."""
+        parameters = self._thetas
+        return {
+            "x": self._x,
+            "model": np.repeat(np.arange(len(self.names)), self.shares),
+            "names": self.names,
+            "failed": tuple(self.failed),
+            "parameters": parameters and tuple(None if p[0] is None else join(*p) for p in parameters),
+        }
+
+
+def _widened(out: np.ndarray, new: np.ndarray, done: int) -> np.ndarray:
+    """Make room for a model that is more precise than the first."""
+    dtype = np.result_type(out, new)
+    if dtype == out.dtype:
+        return out
+    wide = np.empty(out.shape, dtype)
+    wide[:done] = out[:done]
+    return wide

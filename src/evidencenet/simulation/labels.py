@@ -1,0 +1,126 @@
+"""What `Simulations` is given, checked field by field; every message says what to give instead."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+
+def coded(
+    labels: np.ndarray, known: Sequence[str] | None, names: Sequence[str] | None
+) -> tuple[np.ndarray, Sequence[str] | None]:
+    """Return labels as numbers, and the names that they stand for.
+
+    Parameters
+    ----------
+    labels
+        Whole numbers, names, or whole numbers written as text, shape (n,).
+    known
+        The names as far as the file says them.
+    names
+        The names in the order wanted; by default in that of the file, or in alphabetical order if the labels
+        are names.
+
+    Returns
+    -------
+    model, names
+        Numbers, shape (n,), and names; None if nothing says them.
+    """
+    numbers = labels
+    if labels.dtype.kind in "US":
+        words, numbers = np.unique(labels.astype(str), return_inverse=True)
+        whole = [_whole(word) for word in words]
+        if None not in whole:
+            numbers = np.array(whole)[numbers]
+        else:
+            # That of the rows may differ between files.
+            known = words.tolist() if known is None else known
+            numbers = _places(words.tolist(), known)[numbers]
+    elif labels.dtype.kind == "f":
+        whole_numbers = np.isfinite(labels) & (labels == np.floor(labels))
+        if not whole_numbers.all():
+            raise ValueError(f"labels must be whole numbers or names, got {labels[~whole_numbers][0]}")
+        numbers = labels.astype(np.int64)
+    if known is None or names is None:
+        return numbers, names if known is None else known
+    if sorted(known) != sorted(names):
+        raise ValueError(f"the models are {', '.join(known)}, but names= gives {', '.join(names)}")
+    if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(known):
+        raise ValueError(f"labels go from {numbers.min()} to {numbers.max()} for {len(known)} models")
+    return _places(known, names)[numbers], names
+
+
+def parameters_by_model(arrays: Mapping[str, np.ndarray], model: np.ndarray, count: int) -> tuple[Any, ...]:
+    """Return the parameters of each model.
+
+    They are called ``parameters/0``, or ``parameters/0/mean`` and so on, with one row for each draw of model
+    0; or ``parameters``, or ``parameters/mean``, with one row for each draw of any model.
+    """
+    parts = {name.removeprefix("parameters").removeprefix("/"): array for name, array in arrays.items()}
+    if all(name.split("/")[0].isdigit() for name in parts):
+        return tuple(_under(parts, str(k)) for k in range(count))
+    for name, array in parts.items():
+        if array.shape[:1] != model.shape:
+            raise ValueError(
+                f"parameters{name and '/'}{name} have shape {array.shape}; wanted a row for each of the "
+                f"{len(model)} draws"
+            )
+    each = [{name: array[model == k] for name, array in parts.items()} for k in range(count)]
+    return tuple(theta.get("", theta) for theta in each)
+
+
+def _under(parts: Mapping[str, np.ndarray], name: str) -> Any:
+    """Return the array of this name, or a dict of those in the group of this name."""
+    group = {
+        key.removeprefix(f"{name}/"): array for key, array in parts.items() if key.startswith(f"{name}/")
+    }
+    return parts.get(name, group or None)
+
+
+def _places(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    for word in words:
+        if word not in names:
+            raise ValueError(f"there is a label {word!r}, but the models are {', '.join(names)}")
+    return np.array([list(names).index(word) for word in words])
+
+
+def _whole(word: str) -> int | None:
+    try:
+        number = float(word)
+    except ValueError:
+        return None
+    return int(number) if number.is_integer() else None
+
+
+def checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str, ...]:
+    """Return K distinct names."""
+    low, high = int(labels.min()), int(labels.max())
+    if isinstance(names, str):
+        raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
+    count = high + 1 if names is None else len(names)
+    if low < 0 or (names is None and high >= len(labels)):
+        raise ValueError(f"labels must be 0, 1, ..., one for each model; got values from {low} to {high}")
+    if high >= count:
+        raise ValueError(f"labels go up to {high}, but {count} names were given; wanted {high + 1} names")
+    if names is None:
+        return tuple(f"M{k}" for k in range(count))
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise TypeError(f"names must be non-empty strings, got {list(names)!r}")
+    for name in names:
+        if list(names).count(name) > 1:
+            raise ValueError(f"two models are named {name!r}; names must be distinct")
+    return tuple(names)
+
+
+def checked_failed(failed: Sequence[int] | None, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the number of failed draws of each model."""
+    if failed is None:
+        return (0,) * len(names)
+    if np.ndim(failed) != 1 or len(failed) != len(names):
+        raise ValueError(f"failed must hold one number for each of the {len(names)} models, got {failed!r}")
+    if np.asarray(failed).dtype.kind not in "iu":
+        raise TypeError(f"failed must hold integers, got {failed!r}")
+    for name, count in zip(names, failed, strict=True):
+        if count < 0:
+            raise ValueError(f"failed is {count} for model {name!r}; it cannot be negative")
+    return tuple(int(count) for count in failed)

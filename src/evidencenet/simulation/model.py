@@ -1,0 +1,257 @@
+"""A model: a name and how to draw data from it."""
+
+import functools
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+import numpy as np
+
+from evidencenet._common.arrays import (
+    Data,
+    Parameters,
+    arrays_of,
+    as_data,
+    kind_of,
+    map_arrays,
+    plain_array,
+)
+from evidencenet._common.display import card, named
+
+if TYPE_CHECKING:
+    import jax
+
+
+def model_card(model: Any) -> str:
+    """Return a `Model` as HTML."""
+    rows = [("simulate", named(model.simulate))]
+    rows += [("prior", named(model.prior))] if model.prior is not None else []
+    how = {
+        "batch": "many draws in a call",
+        "one": "one draw in a call",
+        "jax": "one draw in a call, compiled",
+    }
+    return card(f"Model {model.name}", [*rows, ("kind", f"{model.kind}: {how[model.kind]}")])
+
+
+Kind = Literal["batch", "one", "jax"]
+# kind -> how simulate is called without and with a prior, for messages
+_SIGNATURES = {
+    "batch": ("simulate(rng, n) -> n rows", "prior(rng, n) -> n rows, simulate(rng, theta) -> n rows"),
+    "one": ("simulate(rng) -> one draw", "prior(rng) -> one theta, simulate(rng, theta) -> one draw"),
+    "jax": ("simulate(key) -> one draw", "prior(key) -> one theta, simulate(key, theta) -> one draw"),
+}
+
+
+class DrawError(ValueError, TypeError):
+    """A model's function gave back something else than draws: a mistake in the model, not a failed draw."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model, given only by how to draw data from it.
+
+    Parameters
+    ----------
+    name
+        A non-empty name, shown in every table and figure.
+    simulate
+        The simulator. How it is called depends on `kind` and on whether there is a prior.
+    prior
+        Draws parameters, an array or a dict or a tuple of arrays, which are then handed to `simulate`.
+    kind
+        - ``"batch"``: ``simulate(rng, n)`` returns n draws at once, or with a prior, ``prior(rng, n)``
+          returns n parameters and ``simulate(rng, theta)`` one draw for each.
+        - ``"one"``: ``simulate(rng)`` returns one draw, or ``prior(rng)`` and ``simulate(rng, theta)``.
+        - ``"jax"``: ``simulate(key)`` returns one draw, or ``prior(key)`` and ``simulate(key, theta)``;
+          both are vectorised and compiled.
+
+        A draw is an array of any fixed shape, or a dict of such arrays; a batch has n of them along its
+        first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key.
+    log_density
+        If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
+        every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it, and
+        does not learn it. It is the density of data that exist: if draws can fail, it integrates to 1 over
+        those that do not, and the chance to fail is accounted for as in other models.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> flat = Model("flat", lambda rng, n: rng.normal(size=(n, 20)))
+    >>> level = Model(
+    ...     "level",
+    ...     prior=lambda rng, n: rng.normal(size=n),
+    ...     simulate=lambda rng, mean: mean[:, None] + rng.normal(size=(len(mean), 20)),
+    ... )
+    >>> x, theta = level.draw(np.random.default_rng(1), 5)
+    >>> x.shape, theta.shape
+    ((5, 20), (5,))
+    """
+
+    name: str
+    simulate: Callable[..., Any] | None = None
+    prior: Callable[..., Any] | None = field(default=None, kw_only=True)
+    kind: Kind = field(default="batch", kw_only=True)
+    log_density: Callable[[Any], Any] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str):
+            raise TypeError(f"a model's name must be a string, got {self.name!r}")
+        if not self.name.strip():
+            raise ValueError("a model's name must not be empty")
+        if self.kind not in _SIGNATURES:
+            raise ValueError(
+                f"model {self.name!r}: kind must be one of {', '.join(_SIGNATURES)}, got {self.kind!r}"
+            )
+        if not callable(self.simulate):
+            raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
+        if self.prior is not None and not callable(self.prior):
+            raise TypeError(f"model {self.name!r}: prior must be a function or None, got {self.prior!r}")
+        if self.log_density is not None and not callable(self.log_density):
+            raise TypeError(
+                f"model {self.name!r}: log_density must be a function of a batch of data, or None, got "
+                f"{self.log_density!r}"
+            )
+
+    def __repr__(self) -> str:
+        options = {"prior": self.prior, "log_density": self.log_density}
+        given = "".join(f", {key}={_name(value)}" for key, value in options.items() if value is not None)
+        return f"Model({self.name!r}, simulate={_name(self.simulate)}{given}, kind={self.kind!r})"
+
+    _repr_html_ = model_card
+
+    def draw(self, rng: np.random.Generator, n: int) -> tuple[Data, Parameters | None]:
+        """Draw n data sets and their parameters.
+
+        Parameters
+        ----------
+        rng
+            The source of all randomness, also for JAX simulators.
+        n
+            How many draws.
+
+        Returns
+        -------
+        x, theta
+            The data, shape (n, ...) or a dict of such arrays (one number per draw gives shape (n, 1)), and
+            the parameters with n rows, or None without a prior.
+        """
+        theta = self.draw_parameters(rng, n)
+        return self.draw_data(rng, n, theta), theta
+
+    def draw_parameters(self, rng: np.random.Generator, n: int) -> Parameters | None:
+        """Draw n parameters from the prior, or return None if the model has none."""
+        n = _checked_request(rng, n)
+        if self.prior is None:
+            return None
+        if self.kind == "batch":
+            raw = self.prior(rng, n)
+        elif self.kind == "one":
+            raw = self._stacked("prior", [self.prior(rng) for _ in range(n)])
+        else:
+            raw = self._compiled_prior(_keys(rng, n))
+        theta = map_arrays(np.asarray, raw)
+        for array in arrays_of(theta):
+            if array.dtype == object:
+                raise self._error(
+                    f"prior returned {kind_of(raw)}; wanted an array, or a dict or tuple of arrays"
+                )
+            self._check_rows("prior", array.shape[:1], n)
+        return theta
+
+    def draw_data(self, rng: np.random.Generator, n: int, theta: Parameters | None) -> Data:
+        """Draw one data set for each of n parameters; `theta` is None for a model without a prior."""
+        n = _checked_request(rng, n)
+        simulate = cast(Callable[..., Any], self.simulate)
+        if self.kind == "batch":
+            raw = simulate(rng, n if theta is None else theta)
+        elif self.kind == "one":
+            given = [() if theta is None else (map_arrays(operator.itemgetter(i), theta),) for i in range(n)]
+            raw = self._stacked("simulate", [simulate(rng, *parameters) for parameters in given])
+        else:
+            raw = self._compiled_simulate(_keys(rng, n), *(() if theta is None else (theta,)))
+        try:
+            x = as_data(raw)
+        except (TypeError, ValueError) as error:
+            raise self._error(f"simulate returned something else than data: {error}") from None
+        for array in arrays_of(x):
+            self._check_rows("simulate", array.shape[:1], n)
+        return x
+
+    def _error(self, text: str) -> DrawError:
+        return DrawError(f"model {self.name!r}: {text}")
+
+    def _check_rows(self, function: str, rows: tuple[int, ...], n: int) -> None:
+        if rows == (n,):
+            return
+        given = f"{rows[0]} rows" if rows else "a single number"
+        signature = _SIGNATURES[self.kind][self.prior is not None]
+        raise self._error(
+            f"{function} returned {given} where {n} {'was' if n == 1 else 'were'} wanted; "
+            f"for kind={self.kind!r} the signature is {signature}"
+        )
+
+    def _stacked(self, function: str, rows: list[Any]) -> Any:
+        try:
+            return _stack(rows)
+        except (TypeError, ValueError) as error:
+            raise self._error(f"{function} must return the same kind of draw every time: {error}") from None
+
+    # Each is compiled once for a given n: the compiled function keeps its own cache by shape.
+    @functools.cached_property
+    def _compiled_prior(self) -> Callable[..., Any]:
+        return _vectorise(self.prior)
+
+    @functools.cached_property
+    def _compiled_simulate(self) -> Callable[..., Any]:
+        return _vectorise(self.simulate)
+
+
+def _stack(rows: list[Any]) -> Any:
+    """Single draws as one batch; dicts and tuples are stacked entry by entry."""
+    first = rows[0]
+    if isinstance(first, dict):
+        if any(not isinstance(row, dict) or set(row) != set(first) for row in rows):
+            raise ValueError(f"the first was a dict with keys {list(first)}, another was not")
+        return {key: _stack([row[key] for row in rows]) for key in first}
+    if isinstance(first, tuple):
+        if any(not isinstance(row, tuple) or len(row) != len(first) for row in rows):
+            raise ValueError(f"the first was a tuple of {len(first)}, another was not")
+        entries = [_stack([row[i] for row in rows]) for i in range(len(first))]
+        return type(first)(*entries) if hasattr(first, "_fields") else tuple(entries)
+    arrays = [plain_array(row) for row in rows]
+    for array in arrays:
+        if array.shape != arrays[0].shape:
+            raise ValueError(f"the first had shape {arrays[0].shape}, another has {array.shape}")
+    return np.stack(arrays)
+
+
+def _vectorise(function: Any) -> Callable[..., Any]:
+    """Compile for a batch of keys (and parameters), with NumPy arrays as the result."""
+    import jax
+
+    compiled = jax.jit(jax.vmap(function))
+    return lambda *arguments: map_arrays(np.asarray, compiled(*arguments))
+
+
+def _keys(rng: np.random.Generator, n: int) -> "jax.Array":
+    import jax
+
+    # Two words, because a collision between two of 1000 chunks has a probability of 1e-4 with one of 32 bits.
+    first, second = rng.integers(2**32, size=2, dtype=np.uint32)
+    return jax.random.split(jax.random.fold_in(jax.random.key(first), second), n)
+
+
+def _checked_request(rng: np.random.Generator, n: int) -> int:
+    if not isinstance(rng, np.random.Generator):
+        raise TypeError(
+            f"rng must be a numpy.random.Generator, as from numpy.random.default_rng(seed); got {rng!r}"
+        )
+    if operator.index(n) < 1:
+        raise ValueError(f"n must be at least 1, got {n}")
+    return operator.index(n)
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__name__", type(function).__name__)

@@ -1,0 +1,125 @@
+"""Training data as chunks of minibatches, so that one training loop serves every source of draws."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from evidencenet._common.arrays import Data, arrays_of, map_arrays
+
+# Large enough that the cost of starting a compiled chunk vanishes, small enough that memory stays
+# bounded and an interrupt is answered within a second.
+_VALUES_PER_CHUNK = 10_000_000
+
+
+class Chunk(NamedTuple):
+    """Minibatches to train on: every array begins with (steps, batch).
+
+    `offset` are log-odds known beforehand, (steps, batch, K), to which the network adds; or None.
+    """
+
+    x: Any
+    offset: Any
+    label: Any
+    weight: Any
+
+
+class Source(Protocol):
+    """Where training draws come from, epoch by epoch; every chunk has the same shape."""
+
+    @property
+    def steps(self) -> int:
+        """How many minibatches an epoch has."""
+
+    @property
+    def batch(self) -> int:
+        """How many draws a minibatch has."""
+
+    def epoch(self, number: int) -> Iterator[Chunk]:
+        """Give the chunks of one epoch, the same ones whenever they are asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Shuffled:
+    """Draws held in memory, in a new random order each epoch.
+
+    Parameters
+    ----------
+    x, label, weight
+        Draws, each array (n, ...).
+    rows
+        Which of them to train on.
+    batch
+        Draws in a minibatch; the few that fill no whole minibatch sit out an epoch.
+    prepare
+        ``prepare(rng, x)``: augment and scale a batch of draws; gives x and offset.
+    seed
+        Orders and augmentations depend on it and on the epoch alone.
+    """
+
+    x: Data
+    label: np.ndarray
+    weight: np.ndarray
+    rows: np.ndarray
+    batch: int
+    prepare: Callable[[np.random.Generator, Data], tuple[Data, np.ndarray | None]]
+    seed: int
+
+    @property
+    def _layout(self) -> tuple[int, int]:
+        """Chunks in an epoch and steps in a chunk. All chunks are alike: another shape is compiled anew."""
+        steps = len(self.rows) // self.batch
+        values = sum(array[0].size for array in arrays_of(self.x))
+        most = max(1, _VALUES_PER_CHUNK // (values * self.batch))
+        chunks = -(-steps // most)
+        return chunks, steps // chunks
+
+    @property
+    def steps(self) -> int:
+        """How many minibatches an epoch has."""
+        chunks, steps = self._layout
+        return chunks * steps
+
+    def epoch(self, number: int) -> Iterator[Chunk]:
+        """Give the chunks of one epoch."""
+        rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(number,)))
+        order = rng.permutation(self.rows)
+        chunks, steps = self._layout
+        for some in order[: chunks * steps * self.batch].reshape(chunks, steps, self.batch):
+            yield self._chunk(rng, some)
+
+    def _chunk(self, rng: np.random.Generator, rows: np.ndarray) -> Chunk:
+        label = self.label[rows].astype(np.int32, copy=False)
+        weight = self.weight[rows].astype(np.float32, copy=False)
+        # One minibatch at a time stays in the processor's cache while it is augmented and scaled.
+        for step, some in enumerate(rows):
+            x, offset = self.prepare(rng, map_arrays(partial(np.take, indices=some, axis=0), self.x))
+            parts = arrays_of(x) if offset is None else [*arrays_of(x), offset]
+            if step == 0:
+                room = [np.empty((len(rows), *part.shape), part.dtype) for part in parts]
+            for whole, part in zip(room, parts, strict=True):
+                whole[step] = part
+        filled = dict(zip(x, room, strict=False)) if isinstance(x, dict) else room[0]
+        return Chunk(filled, None if offset is None else room[-1], label, weight)
+
+
+def in_blocks(draws: Chunk, size: int) -> Chunk:
+    """Cut draws, each array (n, ...), into blocks (n / size, size, ...); padding has a weight of zero."""
+    n = len(draws.label)
+    blocks = -(-n // size)
+
+    def cut(array: np.ndarray) -> np.ndarray:
+        if blocks * size > n:
+            array = np.concatenate([array, np.repeat(array[:1], blocks * size - n, axis=0)])
+        return array.reshape(blocks, size, *array.shape[1:])
+
+    cut_draws = Chunk(
+        map_arrays(cut, draws.x),
+        None if draws.offset is None else cut(draws.offset.astype(np.float32)),
+        cut(draws.label.astype(np.int32, copy=False)),
+        cut(draws.weight.astype(np.float32, copy=False)),
+    )
+    cut_draws.weight.reshape(-1)[n:] = 0
+    return cut_draws

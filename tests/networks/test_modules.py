@@ -1,0 +1,277 @@
+"""What the modules compute, number by number, against NumPy."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evidencenet.networks import modules
+from evidencenet.networks.modules import (
+    ConvolutionNetwork,
+    DenseNetwork,
+    Layers,
+    Linear,
+    SetNetwork,
+    Waves,
+    _windows,
+)
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def normal(*shape: int, seed: int = 2) -> np.ndarray:
+    return rng(seed).normal(size=shape).astype(np.float32)
+
+
+def spectrum(x: np.ndarray) -> np.ndarray:
+    return np.asarray(modules.spectrum(jnp.asarray(x)))
+
+
+@eqx.filter_jit
+def hidden(network: Any, x: Any) -> Any:
+    """The last hidden layer, compiled as a whole, which is faster than step by step."""
+    return network.hidden(x)
+
+
+def identity(x: Any) -> Any:
+    return x
+
+
+def without(module: Any, name: str) -> Any:
+    """A module one part of which passes on what it is given."""
+    return eqx.tree_at(lambda whole: getattr(whole, name), module, identity, is_leaf=lambda x: x is None)
+
+
+# --- What draws are taken apart into ---------------------------------------------------------------------
+
+
+def test_numbers_in_a_row() -> None:
+    x = {"a": normal(2, 3), "mask": np.array([True, False]), "z": normal(4)}
+    found = modules.flatten(x)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.concatenate([x["a"].ravel(), [1, 0], x["z"]]))
+
+
+def test_elements_side_by_side() -> None:
+    x = {"a": normal(5, 2), "b": normal(5, seed=3), "mask": np.arange(5) < 2}
+    values, mask = modules.elements(x)
+    np.testing.assert_array_equal(values, np.concatenate([x["a"], x["b"][:, None]], axis=1))
+    np.testing.assert_array_equal(mask, x["mask"])
+    values, mask = modules.elements(normal(6))
+    assert values.shape == (6, 1)
+    assert mask is None
+
+
+@pytest.mark.parametrize("shape", [(4, 3), (3, 5, 2)])
+def test_entries_stand_beside_the_means_of_rows_and_columns(shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    table = x.reshape(*shape[:2], -1)
+    found = np.asarray(modules.entries(x)).reshape(*shape[:2], -1)
+    channels = table.shape[2]
+    for i in range(shape[0]):
+        for j in range(shape[1]):
+            wanted = np.concatenate([table[i, j], table[i].mean(axis=0), table[:, j].mean(axis=0)])
+            np.testing.assert_allclose(found[i, j], wanted, rtol=1e-5, atol=1e-6)
+    assert found.shape[2] == 3 * channels
+
+
+@pytest.mark.parametrize("shape", [(16,), (15,), (12, 1), (12, 3), (6, 8, 1), (5, 6, 2)], ids=str)
+def test_the_spectrum_is_numpys(shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    channels = x if x.ndim > 1 else x[:, None]
+    axes = tuple(range(channels.ndim - 1))
+    places = int(np.prod(channels.shape[:-1]))
+    power = np.abs(np.fft.rfftn(channels.astype(np.float64), axes=axes)) ** 2 / places
+    wanted = np.concatenate([channels.mean(axis=axes), power.ravel()])
+    found = spectrum(x)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+    # A control: one place less is another spectrum.
+    assert np.abs(found - spectrum(x * (np.arange(shape[-1]) > 0))).max() > 0.01
+
+
+def test_the_spectrum_of_a_sine_is_one_mode() -> None:
+    x = np.sin(2 * np.pi * 3 * np.arange(32) / 32)
+    mean, *power = spectrum(x.astype(np.float32))
+    # Half of the sum of squares, 16, is in the negative frequency, which a real series need not keep.
+    np.testing.assert_allclose([mean, *power], 8.0 * (np.arange(18) == 4), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(20,), (20, 2), (6, 8, 1)], ids=str)
+def test_the_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    found = spectrum(x)
+    for axis in range(max(1, len(shape) - 1)):
+        np.testing.assert_allclose(spectrum(np.roll(x, 3, axis)), found, rtol=1e-4, atol=1e-5)
+    assert np.abs(spectrum(rng().permutation(x)) - found).max() > 0.1
+    # A change of sign changes the means alone, which come first.
+    channels = shape[1] if len(shape) == 2 else 1
+    other = spectrum(-x)
+    np.testing.assert_allclose(other[:channels], -found[:channels], rtol=1e-6)
+    np.testing.assert_allclose(other[channels:], found[channels:], rtol=1e-6)
+
+
+# --- Layers ----------------------------------------------------------------------------------------------
+
+
+def test_the_activation() -> None:
+    x = np.array([-1e3, -3.0, -0.5, 0.0, 0.5, 3.0, 1e3])
+    wanted = 0.5 * x * (1 + x / np.sqrt(1 + x**2))
+    np.testing.assert_allclose(modules.act(jnp.asarray(x, jnp.float32)), wanted, rtol=1e-4, atol=3e-4)
+    slope = jax.vmap(jax.grad(modules.act))(jnp.asarray([-1e6, 0.0, 1e6]))
+    np.testing.assert_allclose(slope, [0, 0.5, 1], atol=1e-6)
+
+
+def test_layers_add_to_their_input() -> None:
+    module = Layers((3, 4, 4), rng())
+    first, second = module.layers
+    x = normal(7, 3)
+    h = modules.act(x @ first.weight + first.bias)
+    wanted = h + modules.act(h @ second.weight + second.bias)
+    np.testing.assert_allclose(module(jnp.asarray(x)), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_waves_are_sines_and_cosines() -> None:
+    waves = Waves(2, 4)
+    # Periods from 2π/0.5 to 2π/20, in a geometric series, the same for all channels.
+    np.testing.assert_allclose(
+        waves.frequency, np.tile([0.5, 0.5 * 40 ** (1 / 3), 20 / 40 ** (1 / 3), 20], 2), rtol=1e-6
+    )
+    x = normal(5, 2)
+    phase = (x[:, :, None] * waves.frequency.reshape(2, 4)).reshape(5, 8)
+    wanted = np.concatenate([x, np.sin(phase), np.cos(phase)], axis=1)
+    np.testing.assert_allclose(waves(jnp.asarray(x)), wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_windows_are_numpys_convolution(size: int) -> None:
+    x, kernel = rng(4).normal(size=(17, 2)), rng(5).normal(size=(size, 2))
+    with jax.enable_x64(True):
+        found = np.asarray(_windows(jnp.asarray(x), (size,), 1) @ kernel.reshape(-1))
+    # Networks do not turn the kernel round, and an even one reaches one place farther back.
+    before = size // 2
+    padded = np.pad(x, ((before, size - 1 - before), (0, 0)))
+    wanted = sum(np.convolve(padded[:, c], kernel[::-1, c], mode="valid") for c in range(2))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("step", [1, 2])
+@pytest.mark.parametrize("window", [(3,), (5,), (3, 3), (5, 2)], ids=str)
+def test_windows_are_xlas_convolution(window: tuple[int, ...], step: int) -> None:
+    axes, channels, outputs = len(window), 3, 4
+    x = normal(*(13, 10)[:axes], channels)
+    # The last axis is the slowest of the neighbours.
+    weight = normal(*window[::-1], channels, outputs, seed=3)
+    found = np.asarray(_windows(jnp.asarray(x), window, step) @ weight.reshape(-1, outputs))
+    kernel = weight.transpose(*range(axes - 1, -1, -1), axes, axes + 1)
+    letters = "HW"[:axes]
+    wanted = jax.lax.conv_general_dilated(
+        jnp.asarray(x[None]),
+        jnp.asarray(kernel),
+        (step,) * axes,
+        [(size // 2, size - 1 - size // 2) for size in window],
+        dimension_numbers=(f"N{letters}C", f"{letters}IO", f"N{letters}C"),
+    )[0]
+    assert found.shape == wanted.shape
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+# --- What networks know of a draw ------------------------------------------------------------------------
+
+
+def test_what_a_set_network_sees_of_each_element() -> None:
+    x = normal(5, 2)
+    network = SetNetwork(2, 6, 7, 1, waves=3, table=False, rng=rng())
+    assert network.waves is not None
+    centred = x - x.mean(axis=0)
+    both = np.concatenate([x, centred], axis=1)
+    products = np.stack([centred[:, 0] ** 2, centred[:, 0] * centred[:, 1], centred[:, 1] ** 2], axis=1)
+    wanted = np.concatenate([np.asarray(network.waves(jnp.asarray(both))), products], axis=1)
+    assert wanted.shape[1] == len(network.element.layers[0].weight)
+    # With neither of its networks, only the means over the elements are left.
+    bare = without(without(network, "element"), "pooled")
+    found = np.asarray(hidden(bare, x))
+    np.testing.assert_allclose(found[: wanted.shape[1]], wanted.mean(axis=0), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 6])
+def test_what_a_set_network_sees_of_all_elements(number: int) -> None:
+    x = {"mask": np.arange(6) < number, "x": normal(6, 2)}
+    network = SetNetwork(2, 4, 7, 1, waves=0, table=False, rng=rng())
+    found = np.asarray(hidden(without(network, "pooled"), x))
+    mean, sums, share, centre, spread = np.split(found, [4, 8, 9, 11])
+    there = x["x"][: max(number, 1)] if number else np.zeros((1, 2), np.float32)
+    np.testing.assert_allclose(share, [number / 6], rtol=1e-6)
+    np.testing.assert_allclose(sums, mean * number / 6, rtol=1e-5)
+    np.testing.assert_allclose(centre, there.mean(axis=0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(spread, 0.5 * np.log(there.var(axis=0) + 1e-3), rtol=1e-4, atol=1e-5)
+
+
+def moments(network: Any, x: Any, channels: int) -> np.ndarray:
+    """Products by lag of values, and of these less their mean; then mean and spread: (lags + 1, 2, C)."""
+    found = np.asarray(hidden(without(network, "pooled"), x))
+    return found[-2 * (network.lags + 1) * channels :].reshape(network.lags + 1, 2, channels)
+
+
+def correlated(x: np.ndarray, lags: int) -> np.ndarray:
+    # All of NumPy's products are in its middle and after.
+    return np.correlate(x, x, mode="full")[len(x) - 1 :][:lags] / len(x)
+
+
+@pytest.mark.parametrize(("length", "channels", "lags"), [(50, 1, 9), (20, 3, 9), (4, 2, 4)])
+def test_lag_products_are_numpys(length: int, channels: int, lags: int) -> None:
+    x = normal(length, channels)
+    network = ConvolutionNetwork((length,), channels, 4, 5, 1, kernel=3, depth=2, parts=2, rng=rng())
+    assert network.lags == lags
+    found = moments(network, x, channels)
+    for c in range(channels):
+        np.testing.assert_allclose(found[:-1, 0, c], correlated(x[:, c], lags), rtol=1e-4, atol=1e-5)
+        centred = x[:, c] - x[:, c].mean()
+        np.testing.assert_allclose(found[:-1, 1, c], correlated(centred, lags), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[-1, 0], x.mean(axis=0), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[-1, 1], 0.5 * np.log(x.var(axis=0) + 1e-3), rtol=1e-3)
+
+
+def test_lag_products_of_what_is_there() -> None:
+    x = {"mask": np.arange(12) < 8, "x": normal(12)}
+    network = ConvolutionNetwork((12,), 1, 4, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
+    short = x["x"][:8].astype(np.float64)
+    found = moments(network, x, 1)
+    for i, values in enumerate((short, short - short.mean())):
+        wanted = np.append(correlated(values, 9), 0)[:9]
+        np.testing.assert_allclose(found[:-1, i, 0], wanted, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(found[-1, :, 0], [short.mean(), 0.5 * np.log(short.var() + 1e-3)], rtol=1e-3)
+    # A control: where the mask is turned round, others are there.
+    other = {**x, "mask": ~x["mask"]}
+    assert np.abs(moments(network, other, 1)[0, 0, 0] - found[0, 0, 0]) > 0.01
+
+
+def test_what_may_be_at_any_place() -> None:
+    """The largest of the averages counts odds: it is the logarithm of their mean over all places."""
+    x, width = normal(10), 4
+    network = ConvolutionNetwork((10,), 1, width, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
+    mean, square, odds = np.asarray(hidden(without(network, "pooled"), x))[: 3 * width].reshape(3, width)
+    assert np.all(odds > mean)
+    # To third order in what is small: log E[exp h] = E[h] + Var[h]/2.
+    np.testing.assert_allclose(odds - mean, (square - mean**2) / 2, rtol=0.5)
+    padded = {"mask": np.arange(14) < 10, "x": np.append(x, np.full(4, 7.0, np.float32))}
+    longer = ConvolutionNetwork((14,), 1, width, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
+    again = np.asarray(hidden(without(longer, "pooled"), padded))[: 3 * width]
+    np.testing.assert_allclose(again, np.concatenate([mean, square, odds]), rtol=1e-4, atol=1e-6)
+
+
+def test_images_have_no_lags() -> None:
+    assert ConvolutionNetwork((8, 8), 1, 4, 5, 1, kernel=3, depth=1, parts=0, rng=rng()).lags == 0
+
+
+def test_the_last_layer_is_linear_and_small() -> None:
+    x = normal(6)
+    network = DenseNetwork(6, 9, 5, 3, norm=False, waves=2, rng=rng())
+    wanted = 0.1 * (np.asarray(hidden(network, x)) @ network.layers[5].weight + network.layers[5].bias)
+    np.testing.assert_allclose(eqx.filter_jit(network)(x), wanted, rtol=1e-5)
+    assert isinstance(network.layers[0], Linear)
+    assert network.layers[0].weight.shape == (6 * 5, 9)

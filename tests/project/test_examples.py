@@ -1,0 +1,212 @@
+"""The examples, each at sizes of a few seconds: their numbers against exact answers."""
+
+import functools
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PAGES = EXAMPLES.parent / "docs" / "paper"
+
+
+@functools.cache
+def example(name: str) -> ModuleType:
+    # As if it were run: examples import what they share from beside them.
+    if str(EXAMPLES) not in sys.path:
+        sys.path.append(str(EXAMPLES))
+    about = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
+    assert about is not None
+    assert about.loader is not None
+    module = importlib.util.module_from_spec(about)
+    about.loader.exec_module(module)
+    return module
+
+
+def quick(name: str, **sizes: Any) -> Any:
+    """Run an example at its quick sizes, or smaller ones; every row of its table is filled."""
+    program = example(name)
+    result = program.main(**{**program.QUICK, **sizes})
+    assert all(row.what and row.ours for row in result.rows)
+    return result
+
+
+def test_time_series() -> None:
+    result = quick("time_series", progress=False)
+    numbers = result.numbers
+    rmse, limit = numbers["rmse_log10"], numbers["rmse_log10_limit"]
+    # Six numbers are fitted to 20,000 draws, each of which tells about p(1 − p) = 0.22, of natural log.
+    assert limit == pytest.approx(np.sqrt(6 / (20_000 * 0.22)) / np.log(10), rel=0.6)
+    assert 0.8 * limit < rmse["default call"] < 2.5 * limit
+    # Six short epochs are too few for the paper's learning rate.
+    assert rmse["paper's recipe"] > 2 * rmse["default call"]
+    assert numbers["coverage_p_value"]["default call"] > 0.01
+    assert 0.5 < numbers["pull"]["default call"] < 1.6
+    assert set(result.figures) == {"data", "log-k", "coverage"}
+
+
+def test_a_fit_that_knows_the_form_needs_the_labels() -> None:
+    program = example("time_series")
+    problem = program.en.problems.time_series(5)
+    sims = program.en.simulate(problem.models, 20_000, seed=1, progress=False)
+    x, exact = np.asarray(sims.x), problem.log_bayes_factor(sims.x)
+    best = np.sqrt(6 / (20_000 * 0.22))
+    assert program.rms(program.known_form(x, sims.model)(x) - exact) < 3 * best
+    mixed = np.random.default_rng(1).permutation(sims.model)
+    assert program.rms(program.known_form(x, mixed)(x) - exact) > 6 * best
+
+
+def test_loss_comparison() -> None:
+    result = quick("loss_comparison", only=("cross entropy", "l-POP-exponential, α = 2"))
+    found = result.numbers["losses"]
+    plain, lpop = found["cross entropy"], found["l-POP-exponential, α = 2"]
+    # Beyond 10 natural units a network that gives log K itself falls short, which the link mends.
+    high = [part for part in plain["bins"] if part["low"] >= 10]
+    assert len(high) >= 2
+    assert all(part["bias"] < -0.15 * part["exact"] for part in high)
+    assert plain["fails_from"] <= 10
+    mended = [part for part in lpop["bins"] if part["low"] >= 10]
+    assert all(abs(a["bias"]) < 0.6 * abs(b["bias"]) for a, b in zip(mended, high, strict=True))
+    # Where most draws lie, both do well; 20,000 draws know the difference of scores to some thousandths.
+    for figures in (plain, lpop):
+        assert figures["bins"][0]["rmse"] < 0.5
+        assert -0.005 < figures["excess"] < 0.05
+
+
+def test_rastrigin() -> None:
+    result = quick("rastrigin", dims=(2,))
+    numbers = result.numbers
+    assert numbers["quadrature_against_series"] < 1e-6
+    (found,) = numbers["by_dim"]["exchangeable components"]
+    assert 0.03 < found["rmse"] < 0.4 * found["spread"]
+    assert -0.005 < found["excess"] < 0.03
+    assert found["coverage"] > 0.01
+    noisy = numbers["by_noise"][-1]
+    assert noisy["noise"] == 1
+    # The models cannot be told apart: K = 1. What 10,000 draws leave open is sqrt(1/10,000/0.25) = 0.02.
+    assert noisy["spread"] < 1e-4
+    assert noisy["rmse"] < 0.06
+
+
+def test_rastrigin_wants_two_components() -> None:
+    with pytest.raises(ValueError, match="the map needs n = 2"):
+        example("rastrigin").main(dims=(1, 5))
+
+
+def test_exact_log_k_of_the_generators() -> None:
+    program = example("generators")
+    made = program.generators(3)
+    # K integrates to one over draws of model 0, and 1/K over draws of model 1, within four standard errors.
+    for number, model in enumerate(made.models):
+        x = np.asarray(model.draw(np.random.default_rng(number), 4_000)[0])
+        ratio = np.exp(made.log_bayes_factor(x) * (1 if number == 0 else -1))
+        assert ratio.mean() == pytest.approx(1, abs=4 * ratio.std() / np.sqrt(len(ratio)))
+        assert abs((1.3 * ratio).mean() - 1) > 4 * ratio.std() / np.sqrt(len(ratio))
+
+
+def test_generators() -> None:
+    result = quick("generators", fresh=4_000)
+    digits, labelled = result.numbers["digits"], result.numbers["labelled"]
+    assert digits["rmse"] < 0.7 * digits["spread"]
+    assert -0.003 < digits["excess"] < 0.05
+    unseen = digits["unseen"]
+    assert abs(unseen["value"] - unseen["exact"]) < 2 * unseen["error"]
+    gain, error = labelled["gain"]
+    assert gain > 3 * error
+    # Logistic regression knows as much as a straight line can.
+    assert gain == pytest.approx(labelled["gain_of_logistic_regression"][0], abs=2 * error)
+    assert labelled["coverage"] > 0.01
+    assert labelled["range"][0] < 0 < labelled["range"][1]
+    assert 0.3 < labelled["halves_pull"] < 1.7
+
+
+def test_flags_are_the_keywords_of_main() -> None:
+    common = example("_common")
+
+    def main(
+        *,
+        draws: int = 10,
+        noise: float = 0.5,
+        dims: tuple[int, ...] = (1, 2),
+        epochs: int | None = None,
+        show_all: bool = True,
+    ) -> None:
+        """Do nothing."""
+
+    sizes, out = common.parse(main, [], quick={"draws": 3})
+    assert sizes == {"draws": 10, "noise": 0.5, "dims": (1, 2), "epochs": None, "show_all": True}
+    assert out is None
+    words = ["--quick", "--dims", "5", "1e1", "--epochs", "4", "--no-show-all", "--out", "there"]
+    sizes, out = common.parse(main, words, quick={"draws": 3, "epochs": 1})
+    assert sizes == {"draws": 3, "noise": 0.5, "dims": (5, 10), "epochs": 4, "show_all": False}
+    assert out == Path("there")
+    with pytest.raises(SystemExit):
+        common.parse(main, ["--draw-nothing"], quick={})
+
+
+def test_results_are_written_and_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    common = example("_common")
+    (tmp_path / "test_examples.md").write_text(
+        "# Page\n<!-- results -->\nold\n<!-- end of results -->\nend\n"
+    )
+
+    def main(*, draws: int = 2) -> Any:
+        drawn, axis = common.figure((2, 2))
+        axis.plot([0, 1])
+        rows = [common.Row("RMSE", "0.1", "0.2"), common.Row("a | b", "1")]
+        return common.Result("A title", rows, {"rmse": np.float64(0.1) * draws, "none": np.nan}, {"": drawn})
+
+    monkeypatch.setattr(sys, "argv", ["x", "--out", str(tmp_path)])
+    common.run(main, quick={})
+    assert "RMSE  | 0.1  | 0.2" in capsys.readouterr().out
+    assert (tmp_path / "figures" / "test_examples.png").read_bytes().startswith(b"\x89PNG")
+    record = json.loads((tmp_path / "results" / "test_examples.json").read_text())
+    assert record["numbers"] == {"rmse": 0.2, "none": None}
+    assert record["sizes"] == {"draws": 2}
+    assert record["command"].startswith("python examples/test_examples.py --out")
+    page = common.refresh(tmp_path)
+    assert page == (tmp_path / "README.md").read_text()
+    assert "## [A title](test_examples.md)" in page
+    filled = (tmp_path / "test_examples.md").read_text()
+    assert filled.startswith("# Page\n<!-- results -->\n|  | ours | paper |\n")
+    assert "| a \\| b | 1 | – |" in filled
+    assert "old" not in filled
+    assert filled.endswith("<!-- end of results -->\nend\n")
+    assert common.refresh(tmp_path) == page
+
+
+def test_bins() -> None:
+    common = example("_common")
+    exact = np.array([0.5, 1.5, 1.6, 9.0])
+    one, two = common.binned(exact + np.array([0.1, 0.2, -0.2, 5.0]), exact, [0, 1, 2, 3])
+    assert (one["n"], one["low"], one["high"], two["n"]) == (1, 0, 1, 2)
+    assert one["bias"] == pytest.approx(0.1)
+    assert two["bias"] == pytest.approx(0.0)
+    assert two["rmse"] == pytest.approx(0.2)
+    assert two["bias_error"] == pytest.approx(0.2 / np.sqrt(2))
+
+
+@pytest.mark.parametrize("name", ["time_series", "loss_comparison", "rastrigin"])
+def test_pages_have_a_place_for_results(name: str) -> None:
+    text = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert text.count("<!-- results -->\n") == text.count("<!-- end of results -->") == 1
+    assert f"(figures/{name}" in text
+
+
+WRITTEN = sorted(path for path in (PAGES / "results").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.stem)
+def test_pages_show_the_results_that_were_written(path: Path) -> None:
+    table = example("_common").markdown(json.loads(path.read_text(encoding="utf-8")))
+    assert table in (PAGES / "README.md").read_text(encoding="utf-8")
+    page = PAGES / f"{path.stem}.md"
+    if page.exists() and "<!-- results -->" in page.read_text(encoding="utf-8"):
+        assert table in page.read_text(encoding="utf-8")

@@ -1,0 +1,311 @@
+import subprocess
+import sys
+from dataclasses import dataclass
+from io import StringIO
+from xml.etree import ElementTree
+
+import matplotlib
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import StepPatch
+
+from evidencenet import HypothesisTest
+from evidencenet.checks.coverage import Coverage, coverage
+from evidencenet.checks.range import Range
+from evidencenet.report import plots
+
+LABELS = np.repeat([0, 1], 500)
+LOG_K = 2 * (np.random.default_rng(1).normal(size=1000) + 2 * LABELS) - 2
+RECORD = coverage(LOG_K, LABELS)
+RANGE = Range(-1.5, 2.5, (500, 500), 10, empty=False)
+TEST = HypothesisTest.of(LOG_K[LABELS == 0], LOG_K[LABELS == 1])
+CONFIRMED = "confirmed: −1.50 to 2.50"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@dataclass(frozen=True)
+class Record:
+    train_loss: np.ndarray
+    score: np.ndarray
+    best_epoch: np.ndarray
+
+
+HISTORY = Record(
+    train_loss=np.array([[np.nan, 3.0, 2.0, 1.5], [np.nan, 3.1, 2.2, np.nan]]),
+    score=np.array([[np.inf, 0.6, 0.5, 0.55], [np.inf, 0.58, 0.57, np.nan]]),
+    best_epoch=np.array([2, 2]),
+)
+
+
+def blank():
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def drawn(axis):
+    """Render, so that bad labels and limits show as errors, and return the axis."""
+    axis.figure.canvas.draw()
+    return axis
+
+
+def legend(axis):
+    return [text.get_text() for text in axis.get_legend().get_texts()]
+
+
+def line(axis, label):
+    return next(found for found in axis.get_lines() if found.get_label() == label)
+
+
+def test_coverage():
+    record, axis = coverage(LOG_K, LABELS), blank()
+    assert drawn(plots.coverage(record, axis)) is axis
+    points, _, (bars,) = axis.containers[0].lines
+    assert np.array_equal(points.get_xdata(), record.predicted)
+    assert np.array_equal(points.get_ydata(), record.observed)
+    ends = np.array([segment[:, 1] for segment in bars.get_segments()])
+    assert ends == pytest.approx(np.stack([record.low, record.high], axis=1))
+    assert np.array_equal(line(axis, "perfect").get_xydata(), [[0, 0], [1, 1]])
+    assert "passed" in axis.get_legend().get_title().get_text()
+    assert "M_1" in axis.get_xlabel()
+    failed = drawn(plots.coverage(coverage(2 * LOG_K, LABELS), blank()))
+    assert "failed" in failed.get_legend().get_title().get_text()
+
+
+def test_coverage_record_draws_itself():
+    axis = blank()
+    assert coverage(LOG_K, LABELS).plot(axis) is axis
+
+
+def test_residuals():
+    record = coverage(LOG_K, LABELS)
+    axis = drawn(plots.residuals(record, blank()))
+    (label,) = legend(axis)
+    assert label == f"mean {record.mean_residual:.2f}, std {record.std_residual:.2f}"
+    assert np.array_equal(line(axis, label).get_ydata(), record.residual)
+    assert sorted(patch.get_height() for patch in axis.patches) == [2, 4]
+
+
+def test_residuals_beyond_the_frame():
+    log_k = LOG_K.copy()
+    log_k[0], log_k[-1] = np.inf, -np.inf  # certain and wrong: infinite residuals
+    record = coverage(np.where(np.abs(log_k) < 3, log_k, 50 * log_k), LABELS)
+    assert np.abs(record.residual).max() > 10
+    axis = drawn(plots.residuals(record, blank()))
+    assert {"> 10", "< −10"} <= set(legend(axis))
+    assert sum(len(found.get_xdata()) for found in axis.get_lines()[1:]) == len(record.count)
+
+
+@pytest.mark.parametrize(("base10", "unit", "name"), [(True, np.log(10), r"\log_{10}"), (False, 1.0, r"\ln")])
+def test_log_k(base10, unit, name):
+    axis = drawn(plots.log_k(LOG_K + 0.5, LOG_K, blank(), base10=base10))
+    assert np.asarray(axis.get_lines()[0].get_ydata()) == pytest.approx((LOG_K + 0.5) / unit)
+    assert axis.get_title().endswith(f"{0.5 / unit:.3g}")
+    assert all(name in text for text in (axis.get_xlabel(), axis.get_ylabel(), axis.get_title()))
+    assert axis.get_xlim() == axis.get_ylim()
+
+
+def test_log_k_with_errors():
+    axis = drawn(plots.log_k(LOG_K[:9], LOG_K[:9], blank(), error=np.full(9, 0.2), base10=False))
+    (bars,) = axis.containers[0].lines[2]
+    assert [np.ptp(segment[:, 1]) for segment in bars.get_segments()] == pytest.approx([0.4] * 9)
+    drawn(plots.log_k([1.0], [1.0], blank()))
+
+
+def test_log_k_distributions():
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, ("flat", "trend"), 3.2, blank()))
+    assert legend(axis) == ["drawn from flat", "drawn from trend", "observed: 3.20"]
+    for patch in axis.patches:
+        assert isinstance(patch, StepPatch)
+        height, edges, _ = patch.get_data()
+        assert np.sum(height * np.diff(edges)) == pytest.approx(1)
+    assert np.asarray(line(axis, "observed: 3.20").get_xdata()) == pytest.approx(3.2)
+    ten = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=np.log(100), axis=blank(), base10=True))
+    assert legend(ten)[2] == "observed: 2.00"
+    assert r"\log_{10}" in ten.get_xlabel()
+
+
+def test_the_confirmed_range_is_a_band():
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), base10=True, confirmed=RANGE))
+    assert legend(axis)[2] == "confirmed: −0.65 to 1.09"
+    (band,) = (patch for patch in axis.patches if not isinstance(patch, StepPatch))
+    ends = band.get_extents().transformed(axis.transData.inverted())
+    assert (ends.x0, ends.x1) == pytest.approx((-1.5 / np.log(10), 2.5 / np.log(10)))
+    empty = Range(0.0, 0.0, (5, 5), 10, empty=True)
+    assert len(legend(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), confirmed=empty))) == 2
+
+
+def test_history():
+    axis = drawn(plots.history(HISTORY, blank()))
+    assert legend(axis) == ["training loss", "held-out score", "kept"]
+    assert np.array_equal(line(axis, "kept").get_xydata(), [[2, 0.5], [2, 0.57]])
+    # Entry 0 is before training, where there may be neither score nor loss.
+    expected = [[0, np.nan], [1, 0.6], [2, 0.5], [3, 0.55]]
+    assert np.array_equal(line(axis, "held-out score").get_xydata(), expected, equal_nan=True)
+    (right,) = (other for other in axis.figure.axes if other is not axis)
+    assert len(right.get_lines()) == 2
+
+
+def test_history_of_members_that_never_got_better():
+    score = np.array([[0.5, 0.6, np.inf], [0.5, 0.7, 0.8]])
+    record = Record(np.full((2, 3), np.nan), score, np.array([0, 0]))
+    axis = drawn(plots.history(record, blank()))
+    assert np.array_equal(line(axis, "kept").get_xydata(), [[0, 0.5], [0, 0.5]])
+    nothing = Record(np.full((1, 2), np.nan), np.full((1, 2), np.inf), np.array([0]))
+    drawn(plots.history(nothing, blank()))
+
+
+@dataclass(frozen=True)
+class Check:
+    names: tuple[str, ...]
+    log_k: np.ndarray
+    label: np.ndarray
+    coverages: tuple[Coverage, ...]
+    ranges: tuple[Range, ...] = (RANGE, RANGE)
+
+
+def three_axes():
+    figure = Figure(figsize=(14, 5))
+    FigureCanvasAgg(figure)
+    return figure.subplots(1, 3)
+
+
+def test_validation():
+    log_k = np.stack([np.zeros(1000), LOG_K], axis=1)
+    record = Check(("flat", "trend"), log_k, LABELS, (coverage(LOG_K, LABELS),))
+    axes = three_axes()
+    assert plots.validation(record, axes) is axes
+    drawn(axes[0])
+    assert axes[0].get_xlabel() == axes[1].get_xlabel() == "predicted p(trend | x)"
+    assert axes[0].get_ylabel() == "fraction drawn from trend"
+    assert legend(axes[2]) == ["drawn from flat", "drawn from trend", CONFIRMED]
+    with pytest.raises(ValueError, match="three axes, got 2"):
+        plots.validation(record, axes[:2])
+
+
+@pytest.mark.parametrize(("worst", "shown"), [(0, 1), (1, 1), (2, 2)])
+def test_validation_of_three_models_shows_the_worst(worst, shown):
+    label = np.arange(900) % 3
+    log_k = np.random.default_rng(2).normal(size=(900, 3)) * [0, 1, 100] + (label == 2)[:, None] * 7
+    good, bad = coverage(LOG_K, LABELS), coverage(2 * LOG_K, LABELS)
+    tests = tuple(bad if k == worst else good for k in range(3))
+    axes = plots.validation(Check(("a", "b", "c"), log_k, label, tests), three_axes())
+    drawn(axes[0])
+    assert axes[0].get_xlabel() == f"predicted p({'abc'[worst]} | x)"
+    assert legend(axes[2]) == ["drawn from a", f"drawn from {'abc'[shown]}", CONFIRMED]
+    assert f"M_{{{shown}}}" in axes[2].get_xlabel()
+    # Model 2 has a hundred times the spread of model 1: its draws are those in the figure.
+    assert (np.ptp(axes[2].get_xlim()) > 50) == (shown == 2)
+
+
+def test_log_k_distributions_counts_long_tails_in_the_outermost_bars():
+    log_k = LOG_K.copy()
+    log_k[-3:] = 1000, 2000, np.inf
+    axis = drawn(plots.log_k_distributions(log_k, LABELS, axis=blank()))
+    assert max(axis.get_xlim()) < 20
+    for patch in axis.patches:
+        height, edges, _ = patch.get_data()
+        assert np.sum(height * np.diff(edges)) == pytest.approx(1)
+    drawn(plots.log_k_distributions([-np.inf, np.inf], [0, 1], axis=blank()))
+
+
+@pytest.mark.parametrize("name", ["$x^2$", "$", r"\$5", "$\\frac{1}$ $", "100%", "_hidden", "a\nb\0", "<b>&"])
+def test_names_are_shown_as_they_are(name):
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, (name, "other"), axis=blank()))
+    file = StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        axis.figure.savefig(file, format="svg")
+    texts = [
+        "".join(found.itertext()) for found in ElementTree.fromstring(file.getvalue()).iter(f"{SVG}text")
+    ]
+    assert f"drawn from {name}".replace("\n", " ").replace("\0", " ").split() in [
+        text.split() for text in texts
+    ]
+
+
+def test_long_names_are_cut_and_stacked():
+    names = ("first " * 9, "second " * 9)
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, names, 1.0, blank()))
+    assert all(len(text) <= len("drawn from ") + 24 and "…" in text for text in legend(axis)[:2])
+    frame = axis.get_legend().get_window_extent()
+    assert frame.x0 >= 0
+    assert frame.x1 <= axis.figure.bbox.width
+
+
+def test_several_observations():
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=[-1.0, 0.5, 2.0], axis=blank()))
+    assert "3 observations" in legend(axis)
+    lines = [found.get_xdata()[0] for found in axis.get_lines()]
+    np.testing.assert_array_equal(lines, [-1.0, 0.5, 2.0])
+    none = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=[], axis=blank()))
+    assert len(none.get_lines()) == 0
+
+
+@pytest.mark.parametrize(("observed", "marker"), [(600.0, ">"), (-np.inf, "<")])
+def test_an_observation_far_out_leaves_the_histograms_visible(observed, marker):
+    near = drawn(plots.log_k_distributions(LOG_K, LABELS, axis=blank())).get_xlim()
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, observed=observed, axis=blank()))
+    assert np.ptp(axis.get_xlim()) < 2.5 * np.ptp(near)
+    vertical, arrow = axis.get_lines()
+    assert arrow.get_marker() == marker
+    assert vertical.get_xdata()[0] == arrow.get_xdata()[0]
+    assert f"observed: {observed:.2f}".replace("-", "−") in legend(axis)
+
+
+def test_every_figure_takes_an_axis_and_returns_it():
+    """So that any of them can be part of a figure of one's own."""
+    calls = {
+        "coverage": lambda axis: plots.coverage(RECORD, axis),
+        "residuals": lambda axis: plots.residuals(RECORD, axis),
+        "log_k": lambda axis: plots.log_k(LOG_K, LOG_K, axis),
+        "log_k_distributions": lambda axis: plots.log_k_distributions(LOG_K, LABELS, axis=axis),
+        "history": lambda axis: plots.history(HISTORY, axis),
+        "roc": lambda axis: plots.roc(TEST, axis),
+    }
+    for call in calls.values():
+        axis = blank()
+        assert call(axis) is axis
+    elsewhere = {"validation", "hypothesis_test", "forecast", "design"}  # several axes, or in their own file
+    public = {
+        name
+        for module in (plots,)
+        for name, value in vars(module).items()
+        if callable(value) and getattr(value, "__module__", "") == module.__name__ and name.islower()
+    }
+    assert {name for name in public if not name.startswith("_")} == set(calls) | elsewhere
+
+
+def test_a_figure_is_made_if_no_axis_is_given():
+    from matplotlib import pyplot
+
+    with pyplot.rc_context():
+        pyplot.switch_backend("agg")
+        before = pyplot.get_fignums()
+        for axis in (
+            plots.coverage(coverage(LOG_K, LABELS)),
+            plots.residuals(coverage(LOG_K, LABELS)),
+            plots.log_k(LOG_K, LOG_K),
+            plots.log_k_distributions(LOG_K, LABELS),
+            plots.history(HISTORY),
+            plots.validation(Check(("a", "b"), np.stack([LOG_K] * 2, 1), LABELS, (RECORD,)))[0],
+        ):
+            assert axis.figure not in [pyplot.figure(number) for number in before]
+            drawn(axis)
+            pyplot.close(axis.figure)  # type: ignore[arg-type]
+        assert pyplot.get_fignums() == before
+
+
+def test_import_leaves_matplotlib_alone():
+    code = "import sys, evidencenet.report.plots; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_bad_input():
+    with pytest.raises(ValueError, match="equal length, got shapes"):
+        plots.log_k([1.0, 2.0], [1.0], blank())
+    with pytest.raises(ValueError, match="two models, got"):
+        plots.log_k_distributions(LOG_K, LABELS, ("one",), axis=blank())
+    with pytest.raises(ValueError, match="all labels are 0"):
+        plots.log_k_distributions([0.0, 1.0], [0, 0], axis=blank())

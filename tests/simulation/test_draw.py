@@ -1,0 +1,369 @@
+"""Drawing: seeds, shares, workers, and above all the counting of failed draws."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+from scipy import stats
+
+from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.draw import SimulationError, simulate
+from evidencenet.simulation.model import DrawError, Model
+
+
+def flat(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.normal(size=(n, 2))
+
+
+FLAT = Model("flat", flat)
+
+
+def generator(*key: int, seed: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def nan_above_one(rng: np.random.Generator, theta: Any) -> Any:
+    """A simulator that gives NaN for theta > 1 and theta itself otherwise."""
+    return np.where(theta > 1, np.nan, theta)[:, None] * np.ones(2)
+
+
+def raise_above_one(rng: np.random.Generator, theta: Any) -> Any:
+    if np.any(theta > 1):
+        raise FloatingPointError("theta is too large")
+    return theta[:, None] * np.ones(2)
+
+
+def one_above_one(rng: np.random.Generator, theta: Any) -> Any:
+    if theta > 1:
+        raise FloatingPointError("theta is too large")
+    return theta * np.ones(2)
+
+
+def normal(rng: np.random.Generator, n: int | None = None) -> Any:
+    return rng.normal(size=n)
+
+
+FAILING = {
+    "nan": Model("failing", nan_above_one, prior=normal),
+    "raise": Model("failing", raise_above_one, prior=normal),
+    "one": Model("failing", one_above_one, prior=normal, kind="one"),
+}
+
+
+def within(sims: Simulations, k: int, truth: float, sigmas: float = 4) -> bool:
+    """Whether model k's valid fraction agrees with the truth within its binomial error."""
+    error = np.sqrt(truth * (1 - truth) / sims.drawn[k])
+    return bool(abs(sims.valid_fraction[k] - truth) < sigmas * error)
+
+
+def test_chunks_are_seeded_as_documented() -> None:
+    sims = simulate([FLAT, Model("b", flat)], 50, seed=7, chunk=10, progress=False)
+    expected = [flat(generator(m, c, seed=7), 10) for m in range(2) for c in range(3)]
+    np.testing.assert_array_equal(sims.of(0), np.concatenate(expected[:3])[:25])
+    np.testing.assert_array_equal(sims.of(1), np.concatenate(expected[3:])[:25])
+    np.testing.assert_array_equal(sims.model, np.repeat([0, 1], 25))
+    assert sims.names == ("flat", "b")
+    assert sims.failed == (0, 0)
+    # A model that needs less than a chunk draws just that.
+    few = simulate([FLAT], 6, seed=7, chunk=10, progress=False)
+    np.testing.assert_array_equal(few.x, flat(generator(0, 0, seed=7), 6))
+
+
+def test_seeds_matter() -> None:
+    draws = [simulate([FLAT], 100, seed=seed, progress=False).x for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(draws[0], draws[1])
+    assert not np.any(draws[0] == draws[2])
+
+
+@pytest.mark.parametrize(
+    ("n", "fractions", "counts"),
+    [
+        (10, None, (4, 3, 3)),
+        (100, (0.29, 0.31, 0.4), (29, 31, 40)),
+        (100, (1, 1, 2), (25, 25, 50)),
+        (11, (1, 1, 8), (2, 1, 8)),
+        (3, None, (1, 1, 1)),
+    ],
+)
+def test_shares_add_up(n: int, fractions: Any, counts: tuple[int, ...]) -> None:
+    models = [Model(name, flat) for name in "abc"]
+    assert simulate(models, n, fractions=fractions, progress=False).counts == counts
+
+
+@pytest.mark.parametrize("kind", FAILING)
+def test_the_valid_fraction_is_right(kind: Any) -> None:
+    n = 6000
+    sims: Any = simulate([FLAT, FAILING[kind]], n, seed=2, chunk=500, keep_parameters=True, progress=False)
+    truth = stats.norm.cdf(1)
+    assert sims.counts == (n // 2, n // 2)
+    assert sims.failed[0] == 0
+    assert within(sims, 1, truth)
+    # The check can fail: a fraction off by a tenth, or failures forgotten.
+    assert not within(sims, 1, truth - 0.1)
+    assert sims.valid_fraction[1] < 0.9
+    # What is kept follows the truncated prior.
+    x = sims.of(1)[:, 0]
+    assert x.max() <= 1
+    assert stats.kstest(x, lambda t: stats.norm.cdf(t) / truth).pvalue > 1e-4
+    assert stats.kstest(x, "norm").pvalue < 1e-4
+    assert sims.parameters is not None
+    assert sims.parameters[0] is None
+    np.testing.assert_array_equal(sims.parameters[1], x)
+
+
+@pytest.mark.parametrize("chunk", [7, 64, 300])
+def test_drawn_is_exactly_the_draws_it_took(chunk: int) -> None:
+    sims: Any = simulate([FAILING["nan"]], 300, seed=3, chunk=chunk, progress=False)
+    thetas = np.concatenate([normal(generator(0, c, seed=3), min(chunk, 300)) for c in range(200)])
+    kept = np.flatnonzero(thetas <= 1)[:300]
+    assert sims.drawn == (kept[-1] + 1,)
+    np.testing.assert_array_equal(sims.x[:, 0], thetas[kept])
+
+
+def test_a_chunk_that_raises_is_done_again_with_the_same_parameters() -> None:
+    # The parameters alone decide here, so the very same draws fail as if they were NaN.
+    options: dict[str, Any] = {"seed": 4, "chunk": 50, "progress": False}
+    raised = simulate([FAILING["raise"]], 400, **options)
+    marked = simulate([FAILING["nan"]], 400, **options)
+    np.testing.assert_array_equal(raised.x, marked.x)
+    assert raised.failed == marked.failed
+
+
+def test_rows_done_again_have_seeds_as_documented() -> None:
+    def noisy(rng: np.random.Generator, theta: Any) -> Any:
+        if len(theta) > 1 and theta.max() > 1:
+            raise ValueError("too large somewhere")
+        return rng.normal(size=(len(theta), 1)) if theta[0] <= 1 else np.full((1, 1), np.inf)
+
+    sims: Any = simulate([Model("noisy", noisy, prior=normal)], 10, seed=5, chunk=10, progress=False)
+    theta = normal(generator(0, 0, seed=5), 10)
+    assert theta.max() > 1  # else the chunk would not have been done again
+    rows = [generator(0, 0, row, seed=5).normal(size=1) for row in range(10)]
+    good = [row for row, t in zip(rows, theta, strict=True) if t <= 1]
+    np.testing.assert_array_equal(sims.x[: len(good)], good)
+
+
+def test_a_prior_that_raises_counts_too() -> None:
+    def prior(rng: np.random.Generator, n: int) -> Any:
+        theta = rng.normal(size=n)
+        if np.any(theta > 1):
+            raise ArithmeticError("prior")
+        return theta
+
+    sims = simulate([Model("prior", lambda r, t: t, prior=prior)], 2000, seed=6, chunk=400, progress=False)
+    assert within(sims, 0, stats.norm.cdf(1))
+
+
+def test_a_failure_that_does_not_come_again_is_still_counted() -> None:
+    calls = []
+
+    def once(rng: np.random.Generator, n: int) -> Any:
+        calls.append(n)
+        if len(calls) == 1:
+            raise OSError("disk was busy")
+        return rng.normal(size=(n, 1))
+
+    sims = simulate([Model("once", once)], 100, chunk=20, progress=False)
+    assert sims.counts == (100,)
+    assert sims.failed == (1,)
+
+
+def test_the_bias_of_failures_by_chance_is_as_documented() -> None:
+    probability, chunk = 0.375, 4
+
+    def unlucky(rng: np.random.Generator, n: int) -> Any:
+        if np.any(rng.random(n) < probability):
+            raise ArithmeticError("bad luck")
+        return rng.normal(size=(n, 1))
+
+    sims = simulate([Model("unlucky", unlucky)], 5000, seed=3, chunk=chunk, max_failed=0.9, progress=False)
+    # A chunk without failure (probability q) counts 0, another as many as its repetition, and at least 1.
+    q = (1 - probability) ** chunk
+    expected = (1 - q) * (chunk * probability + q) / chunk
+    assert within(sims, 0, 1 - expected)
+    assert not within(sims, 0, 1 - probability)
+    assert 0 < probability - expected < 0.17 / chunk
+
+
+def test_one_early_failure_in_small_chunks_is_no_reason_to_stop() -> None:
+    calls = []
+
+    def first_fails(rng: np.random.Generator) -> Any:
+        calls.append(1)
+        return np.nan if len(calls) == 1 else 1.0
+
+    assert simulate([Model("a", first_fails, kind="one")], 5, chunk=1, progress=False).failed == (1,)
+
+
+@pytest.mark.parametrize("name", ["nan", "raise", "one"])
+def test_workers_do_not_change_a_bit(name: str) -> None:
+    models = [FLAT, FAILING[name]]
+    options: dict[str, Any] = {"seed": 8, "chunk": 64, "keep_parameters": True, "progress": False}
+    alone: Any = simulate(models, 1000, workers=1, **options)
+    together: Any = simulate(models, 1000, workers=2, **options)
+    np.testing.assert_array_equal(alone.x, together.x)
+    assert alone.failed == together.failed
+    np.testing.assert_array_equal(alone.parameters[1], together.parameters[1])
+
+
+def test_workers_really_work_at_the_same_time() -> None:
+    barrier = threading.Barrier(2, timeout=30)
+
+    def meet(rng: np.random.Generator, n: int) -> Any:
+        barrier.wait()  # breaks unless two chunks are being drawn at once
+        return rng.normal(size=(n, 1))
+
+    assert simulate([Model("meet", meet)], 40, chunk=10, workers=2, progress=False).failed == (0,)
+
+
+def test_a_backend_chosen_by_the_user_is_used() -> None:
+    threads = set()
+
+    def note(rng: np.random.Generator, n: int) -> Any:
+        threads.add(threading.current_thread())
+        return rng.normal(size=(n, 2))
+
+    with joblib.parallel_config(backend="sequential"):
+        sims = simulate([Model("flat", note)], 40, chunk=10, workers=2, progress=False)
+    assert threads == {threading.current_thread()}
+    np.testing.assert_array_equal(sims.x, simulate([FLAT], 40, chunk=10, progress=False).x)
+
+
+def test_too_many_failures_are_an_error_with_its_cause() -> None:
+    half = Model("half", lambda rng, n: np.where(rng.random((n, 1)) < 0.8, np.inf, 1.0))
+    with pytest.raises(
+        SimulationError, match=r"'half': \d+ of 1000 draws failed \(\d\d%\), .*infinity in x\."
+    ):
+        simulate([FLAT, half], 2000, progress=False)
+    keyed = Model("keyed", lambda rng, n: {"a": np.zeros(n), "b": np.full(n, np.nan)})
+    with pytest.raises(
+        SimulationError, match=r"200 of 200 draws failed \(100%\).*NaN or infinity in x\['b'\]"
+    ):
+        simulate([keyed], 50, progress=False)
+    assert simulate([half], 200, max_failed=0.9, progress=False).counts == (200,)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("kind", ["batch", "one"])
+def test_a_model_that_always_raises_stops_after_fifty(kind: Any, workers: int) -> None:
+    calls = []
+
+    def broken(rng: np.random.Generator, *n: int) -> None:
+        calls.append(n)
+        raise KeyError("amplitude")
+
+    with pytest.raises(SimulationError, match=r"50 of 50 draws failed .*KeyError: 'amplitude'") as caught:
+        simulate([Model("broken", broken, kind=kind)], 100_000, workers=workers, progress=False)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert caught.value.__cause__.__traceback__ is not None
+    assert len(calls) <= 51 * (1 if workers == 1 else 12)
+
+
+def test_rare_success_is_not_mistaken_for_none_when_it_is_allowed() -> None:
+    rare = Model("rare", lambda rng: 1.0 if rng.random() < 0.05 else np.nan, kind="one")
+    # The first 50 of a chunk fail with a probability of 0.95^50 = 8%: some of these 100 chunks begin so.
+    for seed in range(5):
+        assert simulate([rare], 60, seed=seed, max_failed=0.99, progress=False).counts == (60,)
+
+
+def test_mistakes_are_raised_at_once() -> None:
+    calls = []
+
+    def short(rng: np.random.Generator, n: int) -> Any:
+        calls.append(n)
+        return np.zeros((n - 1, 2))
+
+    with pytest.raises(DrawError, match="simulate returned 49 rows where 50 were wanted"):
+        simulate([FLAT, Model("short", short)], 100, progress=False)
+    assert calls == [50]
+    with pytest.raises(TypeError, match="dtype object"):
+        simulate([Model("object", lambda rng, n: np.array([None] * n))], 10, workers=2, progress=False)
+    no_batches = Model("slope", lambda rng, t: t * np.ones((len(t), 3)), prior=normal)
+    with pytest.raises(DrawError, match="for 10 draws at once, but for none of them alone"):
+        simulate([no_batches], 10, progress=False)
+    with pytest.raises(MemoryError):
+        simulate([Model("large", lambda rng, n: (_ for _ in ()).throw(MemoryError()))], 10, progress=False)
+
+
+def test_models_must_agree() -> None:
+    wide = Model("wide", lambda rng, n: np.zeros((n, 3)))
+    with pytest.raises(DrawError, match=r"'wide' gives .*\(3,\) numbers.*, but model 'flat' gives .*\(2,\)"):
+        simulate([FLAT, wide], 10, progress=False)
+    keyed = Model("keyed", lambda rng, n: {"y": np.zeros((n, 2))})
+    with pytest.raises(DrawError, match=r"'keyed' gives a dict of 'y'.* but model 'flat' gives an array"):
+        simulate([FLAT, keyed], 10, progress=False)
+    mask = Model("mask", lambda rng, n: {"y": np.zeros((n, 2), bool)})
+    with pytest.raises(DrawError, match=r"booleans per draw, but model 'keyed' gives .*numbers"):
+        simulate([keyed, mask], 10, progress=False)
+    ragged = Model("ragged", lambda rng: np.zeros(rng.integers(1, 9)), kind="one")
+    with pytest.raises(DrawError, match=r"'ragged' gives .* but it gave"):
+        simulate([ragged], 10, progress=False)
+
+
+def test_dicts_masks_and_the_finer_of_two_types() -> None:
+    def keyed(dtype: Any) -> Callable[..., Any]:
+        return lambda rng, n: {"y": rng.normal(size=(n, 2)).astype(dtype), "mask": rng.random(n) < 0.5}
+
+    sims = simulate(
+        [Model("a", keyed(np.float32)), Model("b", keyed(np.float64))], 20, chunk=4, progress=False
+    )
+    assert isinstance(sims.x, dict)
+    assert sims.x["y"].dtype == np.float64
+    assert sims.x["mask"].dtype == bool
+    expected = keyed(np.float64)(generator(1, 0, seed=0), 4)
+    np.testing.assert_array_equal(sims.x["y"][10:14], expected["y"])
+    np.testing.assert_array_equal(sims.x["mask"][10:14, 0], expected["mask"])
+    single = keyed(np.float32)(generator(0, 0, seed=0), 4)
+    np.testing.assert_array_equal(sims.x["y"][:4], single["y"])
+    only = simulate([Model("a", keyed(np.float32))], 20, progress=False)
+    assert only.x["y"].dtype == np.float32
+
+
+def test_jax_models_go_through_the_same_chunks() -> None:
+    import jax
+
+    model = Model("jax", lambda key: jax.random.normal(key, (2,)), kind="jax")
+    one, two = (simulate([model], 20, chunk=5, seed=9, workers=w, progress=False).x for w in (1, 2))
+    assert isinstance(one, np.ndarray)
+    np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(one[5:10], model.draw(generator(0, 1, seed=9), 5)[0])
+    assert len(np.unique(one)) == 40
+
+
+def test_progress_counts_valid_draws(capsys: pytest.CaptureFixture[str]) -> None:
+    simulate([FLAT, FAILING["nan"]], 1000)
+    err = capsys.readouterr().err
+    assert err.splitlines()[0] == "simulating: 0 / 1,000"
+    assert "1,000 / 1,000 in" in err.splitlines()[-1]
+    assert "model failing  failed " in err
+    simulate([FLAT], 10, progress=False)
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"models": []}, ValueError, "models is empty"),
+        ({"models": FLAT}, TypeError, "must be a list of Model"),
+        ({"models": [flat]}, TypeError, "must be a list of Model"),
+        ({"models": [FLAT, FLAT]}, ValueError, "two models are named 'flat'"),
+        ({"n": 1}, ValueError, "n=1 is less than the number of models, 2"),
+        ({"n": 0}, ValueError, "n must be at least 1, got 0"),
+        ({"n": 1e6}, TypeError, "n must be a whole number of type int, got 1000000.0"),
+        ({"seed": -1}, ValueError, "seed must be at least 0"),
+        ({"seed": None}, TypeError, "seed must be a whole number"),
+        ({"chunk": 0}, ValueError, "chunk must be at least 1"),
+        ({"workers": 0}, ValueError, "workers must be at least 1"),
+        ({"max_failed": 1}, ValueError, "max_failed must be at least 0 and less than 1, got 1"),
+        ({"fractions": [1]}, ValueError, r"fractions must be 2 positive numbers, one per model; got \[1\]"),
+        ({"fractions": [1, 0]}, ValueError, "fractions must be 2 positive numbers"),
+        ({"fractions": [0.99, 0.01], "n": 2}, ValueError, "model 'b' would get none of 2 draws"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], error: type[BaseException], message: str) -> None:
+    given: dict[str, Any] = {"models": [FLAT, Model("b", flat)], "n": 100, "progress": False} | arguments
+    with pytest.raises(error, match=message):
+        simulate(**given)
