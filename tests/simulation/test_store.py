@@ -94,9 +94,9 @@ def test_a_killed_process_leaves_whole_chunks(tmp_path: Path) -> None:
     script = """
 import os, sys
 import numpy as np
-from evidencenet import containers
+from evidencenet.simulation.io import containers
 from evidencenet.simulation.model import Model
-from evidencenet.simulate import simulate
+from evidencenet.simulation.draw import simulate
 
 write = containers.WRITERS[".zarr"]
 
