@@ -12,7 +12,7 @@ from conftest import draws, rms
 from evidencenet.estimator.error import ErrorModel, squared_errors
 from evidencenet.losses import Logistic
 from evidencenet.networks.architectures import Dense
-from evidencenet.training.inputs import Prepared, prepare
+from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import History, Trained
 from evidencenet.training.plan import Plan
 from evidencenet.training.split import Draws
@@ -143,11 +143,11 @@ def estimated(seed: int, *, n: int = 400, bias: float = 0.0, members: int = 1) -
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(2 * n, 1))
     sims = en.Simulations(x, np.arange(2 * n) % 2)
-    some = Draws.of(sims, 0.5, None, seed)
+    some = Draws.split(sims, 0.5, None, seed)
     data = prepare(some, Plan(Dense(), Logistic()))
 
-    def fit(prepared: Prepared, rng: np.random.Generator) -> np.ndarray:
-        rows = prepared.draws.training
+    def fit(prepared: Inputs, rng: np.random.Generator) -> np.ndarray:
+        rows = prepared.draws.training_rows
         value = x[rows].mean() + bias / len(rows)
         # Networks differ by chance, too, by 0.05 here.
         return np.tile([0.0, value + (0.05 * rng.normal() if members > 1 else 0.0)], (n, 1))
@@ -178,16 +178,16 @@ def test_halves_tell_the_error_of_a_mean(bias: float, members: int) -> None:
 @pytest.mark.parametrize("corrected", [True, False], ids=["taken back", "left as they are"])
 def test_errors_of_gaussians_count_unless_networks_take_them_back(corrected: bool) -> None:
     problem = en.problems.mean_test(30)
-    some = Draws.of(draws(problem, 4_000, seed=1), 0.5, None, 1)
-    x = some.held_out()[0]
+    some = Draws.split(draws(problem, 4_000, seed=1), 0.5, None, 1)
+    x = some.held_out_draws()[0]
     data = prepare(some, Plan(Dense(), Logistic(), baseline=True))
 
-    def gaussians(prepared: Prepared) -> np.ndarray:
+    def gaussians(prepared: Inputs) -> np.ndarray:
         assert prepared.baseline is not None
         return prepared.baseline(prepared.scaling(x))
 
-    def fit(prepared: Prepared, rng: np.random.Generator) -> np.ndarray:
-        own = 0.02 * rng.normal(size=(len(some.testing), 2)) * [0, 1]
+    def fit(prepared: Inputs, rng: np.random.Generator) -> np.ndarray:
+        own = 0.02 * rng.normal(size=(len(some.held_out_rows), 2)) * [0, 1]
         return (gaussians(data) if corrected else gaussians(prepared)) + own
 
     trained = Trained(None, None, np.ones(1), gaussians(data)[None], np.zeros(0), cast(History, None))
@@ -201,8 +201,8 @@ def test_errors_of_gaussians_count_unless_networks_take_them_back(corrected: boo
 
 
 def test_members_that_were_not_taken_do_not_hide_the_error() -> None:
-    some = Draws.of(draws(en.problems.mean_test(30), 4_000, seed=1), 0.5, None, 1)
-    x = some.held_out()[0]
+    some = Draws.split(draws(en.problems.mean_test(30), 4_000, seed=1), 0.5, None, 1)
+    x = some.held_out_draws()[0]
     data = prepare(some, Plan(Dense(), Logistic(), baseline=True))
     assert data.baseline is not None
     log_k = data.baseline(data.scaling(x))
@@ -211,7 +211,7 @@ def test_members_that_were_not_taken_do_not_hide_the_error() -> None:
     log_odds = np.stack([log_k + added, log_k, log_k, log_k])
     trained = Trained(None, None, np.array([1.0, 0, 0, 0]), log_odds, np.zeros(0), cast(History, None))
 
-    def fit(prepared: Prepared, rng: np.random.Generator) -> np.ndarray:
+    def fit(prepared: Inputs, rng: np.random.Generator) -> np.ndarray:
         assert prepared.baseline is not None
         return prepared.baseline(prepared.scaling(x))
 

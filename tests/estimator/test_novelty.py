@@ -296,16 +296,16 @@ def test_weighted_draws_stand_for_the_weighted_models() -> None:
     x, label = 2 * rng.normal(size=(40_000, 2)), np.arange(40_000) % 2
     log_weight = np.where(label == 1, -0.375 * np.square(x).sum(axis=1), 0.0)
     sims = en.Simulations(x, label, log_weight=log_weight)
-    parts = Draws.of(sims, 0.5, None, seed=1)
-    rows = parts.of_equal_weight(parts.testing)
-    assert np.all(np.isin(rows, parts.testing))
+    parts = Draws.split(sims, 0.5, None, seed=1)
+    rows = parts.of_equal_weight(parts.held_out_rows)
+    assert np.all(np.isin(rows, parts.held_out_rows))
     # All draws of equal weight stay; of the others those of a density four times lower than the largest.
     counts = np.bincount(label[rows])
     assert counts[0] == 10_000
     assert abs(counts[1] - 2_500) < 4 * np.sqrt(2_500 * 0.75)
     variance = np.square(x[rows[label[rows] == 1]]).mean()
     assert abs(variance - 1) < 4 * np.sqrt(2 / (2 * counts[1]))
-    np.testing.assert_array_equal(np.bincount(label[parts.of_equal_weight(parts.testing, 700)]), 700)
+    np.testing.assert_array_equal(np.bincount(label[parts.of_equal_weight(parts.held_out_rows, 700)]), 700)
 
     recipe = en.Recipe(epochs=1)
     net = en.train(sims, members=1, recipe=recipe, baseline=True, learn_error=False, seed=2, progress=False)

@@ -196,19 +196,19 @@ def test_waves_widen_the_first_layer() -> None:
 def test_waves_follow_what_changes_often() -> None:
     # log K goes up and down three times within two standard deviations of each of two numbers.
     problem = problems.rastrigin(dim=2)
-    some = Draws.of(draws(problem, 20_000, seed=1), 0.2, problem.augment, 2)
-    x, label = some.held_out()
+    some = Draws.split(draws(problem, 20_000, seed=1), 0.2, problem.augment, 2)
+    x, label = some.held_out_draws()
     exact = log_expit(np.outer(problem.log_bayes_factor(x), [-1, 1]))
 
     def excess(log_p: np.ndarray) -> float:
         """Expected score above the exact one, without the noise of labels."""
         return float(np.mean(np.sum(np.exp(exact) * (exact - log_p), axis=1)))
 
-    recipe = Recipe(epochs=5, batch=100, weight_decay=0.01).for_draws(len(some.training))
+    recipe = Recipe(epochs=5, batch=100, weight_decay=0.01).for_draws(len(some.training_rows))
     found = {}
     for waves in (0, 8):
         data = prepare(some, Plan(Dense(width=32, waves=waves), Logistic()))
-        source, held_out, network = data.source(recipe, 1), data.held_out(), data.plan.network
+        source, held_out, network = data.source(recipe, 1), data.held_out_chunk(), data.plan.network
         trained = train_ensemble(
             network, 1, data.plan.loss, source, held_out, recipe, members=1, seed=1, progress=False
         )

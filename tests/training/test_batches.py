@@ -9,10 +9,10 @@ from evidencenet._common.arrays import Data
 from evidencenet.training import batches
 from evidencenet.training.batches import Chunk, Shuffled, in_blocks
 
-Prepare = Callable[[np.random.Generator, Data], tuple[Data, np.ndarray | None]]
+Prepare = Callable[[np.random.Generator, Data, np.ndarray], tuple[Data, np.ndarray | None]]
 
 
-def as_they_are(rng: np.random.Generator, x: Data) -> tuple[Data, None]:
+def as_they_are(rng: np.random.Generator, x: Data, rows: np.ndarray) -> tuple[Data, None]:
     return x, None
 
 
@@ -62,7 +62,7 @@ def test_large_sets_come_in_chunks_alike(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_prepared_with_an_offset() -> None:
-    def prepare(rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
+    def prepare(rng: np.random.Generator, x: Data, rows: np.ndarray) -> tuple[Data, np.ndarray | None]:
         assert isinstance(x, np.ndarray)
         return -x, np.concatenate([np.zeros_like(x), x], axis=1)
 
@@ -72,7 +72,7 @@ def test_prepared_with_an_offset() -> None:
 
 
 def test_random_preparation_is_reproducible() -> None:
-    def prepare(rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
+    def prepare(rng: np.random.Generator, x: Data, rows: np.ndarray) -> tuple[Data, np.ndarray | None]:
         assert isinstance(x, np.ndarray)
         return x * rng.choice([-1, 1], size=x.shape), None
 

@@ -25,43 +25,43 @@ def sims(n: int = 1_000, shape: tuple[int, ...] = (4,), shares: tuple[float, ...
 
 
 def test_held_out_draws_are_not_trained_on() -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
-    together = np.concatenate([some.training, some.testing])
+    some = Draws.split(sims(), 0.1, None, 5)
+    together = np.concatenate([some.training_rows, some.held_out_rows])
     np.testing.assert_array_equal(np.sort(together), np.arange(1_000))
     # Each model in the same proportion.
-    np.testing.assert_array_equal(np.bincount(some.model[some.testing]), [50, 30, 20])
-    np.testing.assert_array_equal(np.bincount(some.model[some.training]), [450, 270, 180])
-    x, label = some.held_out()
-    np.testing.assert_array_equal(x, np.asarray(some.x)[some.testing])
-    np.testing.assert_array_equal(label, some.model[some.testing])
+    np.testing.assert_array_equal(np.bincount(some.model[some.held_out_rows]), [50, 30, 20])
+    np.testing.assert_array_equal(np.bincount(some.model[some.training_rows]), [450, 270, 180])
+    x, label = some.held_out_draws()
+    np.testing.assert_array_equal(x, np.asarray(some.x)[some.held_out_rows])
+    np.testing.assert_array_equal(label, some.model[some.held_out_rows])
     # Neither is in the order of the models: any few of them are a fair sample.
-    assert 150 < np.sum(some.model[some.training[:450]] == 0) < 300
-    same, other = (Draws.of(sims(), 0.1, None, seed).training for seed in (5, 6))
-    np.testing.assert_array_equal(same, some.training)
-    assert np.any(other != some.training)
+    assert 150 < np.sum(some.model[some.training_rows[:450]] == 0) < 300
+    same, other = (Draws.split(sims(), 0.1, None, seed).training_rows for seed in (5, 6))
+    np.testing.assert_array_equal(same, some.training_rows)
+    assert np.any(other != some.training_rows)
 
 
 def test_no_more_are_held_out_than_needed() -> None:
     model = np.arange(600_000) % 2
-    some = Draws.of(en.Simulations(np.zeros((600_000, 1), np.float32), model), 0.5, None, 1)
-    assert len(some.testing) == 50_000
-    assert len(some.training) == 550_000
+    some = Draws.split(en.Simulations(np.zeros((600_000, 1), np.float32), model), 0.5, None, 1)
+    assert len(some.held_out_rows) == 50_000
+    assert len(some.training_rows) == 550_000
 
 
 def test_what_draws_are_like() -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
+    some = Draws.split(sims(), 0.1, None, 5)
     np.testing.assert_allclose(np.exp(some.log_shares), [0.5, 0.3, 0.2])
     assert some.features == 4
     np.testing.assert_array_equal(some.example, np.zeros(4, np.float32))
     assert not some.has_outliers()
     few = some.few(100)
-    np.testing.assert_array_equal(few.training, some.training[:100])
-    np.testing.assert_array_equal(few.testing, some.testing)
+    np.testing.assert_array_equal(few.training_rows, some.training_rows[:100])
+    np.testing.assert_array_equal(few.held_out_rows, some.held_out_rows)
     # The shares are those of all draws, whatever few of them are trained on.
     np.testing.assert_array_equal(few.log_shares, some.log_shares)
     mask = np.ones((10, 3), bool)
     with_mask = en.Simulations({"x": np.zeros((10, 3, 2)), "mask": mask}, np.arange(10) % 2)
-    example = Draws.of(with_mask, 0.5, None, 1).example
+    example = Draws.split(with_mask, 0.5, None, 1).example
     assert isinstance(example, dict)
     assert {key: (a.shape, a.dtype) for key, a in example.items()} == {
         "x": ((3, 2), np.dtype(np.float32)),
@@ -71,13 +71,13 @@ def test_what_draws_are_like() -> None:
 
 def test_outliers_are_noticed() -> None:
     x = np.random.default_rng(1).standard_cauchy(size=(1_000, 4))
-    assert Draws.of(en.Simulations(x, np.arange(1_000) % 2), 0.1, None, 1).has_outliers()
+    assert Draws.split(en.Simulations(x, np.arange(1_000) % 2), 0.1, None, 1).has_outliers()
 
 
 def test_draws_of_equal_weight_are_all_kept() -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
-    np.testing.assert_array_equal(some.of_equal_weight(some.testing), some.testing)
-    few = some.of_equal_weight(some.training, 100)
+    some = Draws.split(sims(), 0.1, None, 5)
+    np.testing.assert_array_equal(some.of_equal_weight(some.held_out_rows), some.held_out_rows)
+    few = some.of_equal_weight(some.training_rows, 100)
     np.testing.assert_array_equal(np.bincount(some.model[few]), [100, 100, 100])
 
 
@@ -87,7 +87,7 @@ def test_weighted_draws_are_thinned_by_their_weight() -> None:
     # Weights exp(x) make a unit normal law one of mean 1; model 1 has none.
     model = np.arange(40_000) % 2
     weighted = en.Simulations(x, model, log_weight=np.where(model == 0, np.minimum(x[:, 0], 2.5), 0))
-    some = Draws.of(weighted, 0.1, None, 1)
+    some = Draws.split(weighted, 0.1, None, 1)
     kept = some.of_equal_weight(np.arange(40_000))
     first, second = (x[kept[model[kept] == k], 0] for k in (0, 1))
     assert len(second) == 20_000
@@ -100,48 +100,48 @@ def test_weighted_draws_are_thinned_by_their_weight() -> None:
 
 
 def test_halves_share_no_draw_and_have_half_of_each_model() -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
+    some = Draws.split(sims(), 0.1, None, 5)
     halves = some.halves(7)
-    both = np.concatenate([half.training for half in halves])
-    np.testing.assert_array_equal(np.sort(both), np.sort(some.training))
+    both = np.concatenate([half.training_rows for half in halves])
+    np.testing.assert_array_equal(np.sort(both), np.sort(some.training_rows))
     for half in halves:
-        np.testing.assert_array_equal(np.bincount(some.model[half.training]), [225, 135, 90])
-        np.testing.assert_array_equal(half.testing, some.testing)
+        np.testing.assert_array_equal(np.bincount(some.model[half.training_rows]), [225, 135, 90])
+        np.testing.assert_array_equal(half.held_out_rows, some.held_out_rows)
         np.testing.assert_array_equal(half.log_shares, some.log_shares)
         # In random order, as training wants them: a half of the draws in front are of the first model.
-        assert 80 < np.sum(half.model[half.training[:225]] == 0) < 145
+        assert 80 < np.sum(half.model[half.training_rows[:225]] == 0) < 145
     again, other = some.halves(7)[0], some.halves(8)[0]
-    np.testing.assert_array_equal(again.training, halves[0].training)
-    assert len(np.intersect1d(other.training, again.training)) < 0.6 * len(again.training)
+    np.testing.assert_array_equal(again.training_rows, halves[0].training_rows)
+    assert len(np.intersect1d(other.training_rows, again.training_rows)) < 0.6 * len(again.training_rows)
 
 
 # --- Scaled ----------------------------------------------------------------------------------------------
 
 
 def test_scaled_by_training_draws_alone() -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
+    some = Draws.split(sims(), 0.1, None, 5)
     assert isinstance(some.x, np.ndarray)
     data = prepare(some, PLAN)
-    x = np.asarray(data.scaling(some.x[some.training]))
+    x = np.asarray(data.scaling(some.x[some.training_rows]))
     np.testing.assert_allclose(x.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(x.std(axis=0), 1, rtol=1e-5)
-    held_out = data.held_out()
-    n = len(some.testing)
-    scaled = np.asarray(data.scaling(some.x[some.testing]))
+    held_out = data.held_out_chunk()
+    n = len(some.held_out_rows)
+    scaled = np.asarray(data.scaling(some.x[some.held_out_rows]))
     np.testing.assert_array_equal(held_out.x.reshape(-1, 4)[:n], scaled)
     assert np.abs(scaled.mean(axis=0)).max() > 1e-3
-    np.testing.assert_array_equal(held_out.label.ravel()[:n], some.model[some.testing])
+    np.testing.assert_array_equal(held_out.label.ravel()[:n], some.model[some.held_out_rows])
     # The offset is what the shares say of the models, against the first.
     wanted = np.log([1, 0.6, 0.4])
     np.testing.assert_allclose(held_out.offset.reshape(-1, 3), np.tile(wanted, (n, 1)), rtol=1e-5)
 
 
 def test_a_baseline_is_part_of_the_offset() -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
+    some = Draws.split(sims(), 0.1, None, 5)
     data = prepare(some, Plan(Dense(), Logistic(), baseline=True))
     assert data.baseline is not None
     assert data.moments is not None
-    held_out = data.held_out()
+    held_out = data.held_out_chunk()
     scaled = held_out.x.reshape(-1, 4)
     wanted = data.baseline(scaled) + np.log([1, 0.6, 0.4])
     np.testing.assert_allclose(held_out.offset.reshape(-1, 3), wanted, rtol=1e-4, atol=1e-5)
@@ -152,20 +152,20 @@ def test_a_baseline_is_part_of_the_offset() -> None:
 
 def test_an_asymmetric_loss_is_told_nothing() -> None:
     loss = Asymmetric(lambda f: jnp.exp(-f / 2), lambda f: jnp.exp(f / 2), lambda f: f)
-    some = Draws.of(sims(shares=(0.6, 0.4)), 0.1, None, 5)
-    assert prepare(some, Plan(Dense(), loss)).held_out().offset is None
+    some = Draws.split(sims(shares=(0.6, 0.4)), 0.1, None, 5)
+    assert prepare(some, Plan(Dense(), loss)).held_out_chunk().offset is None
 
 
 @pytest.mark.parametrize(("network", "alike"), [(Dense(), False), (DeepSet(), True)])
 def test_places_that_are_alike_are_scaled_alike(network: Any, alike: bool) -> None:
-    some = Draws.of(sims(), 0.1, None, 5)
+    some = Draws.split(sims(), 0.1, None, 5)
     factor = np.asarray(prepare(some, Plan(network, Logistic())).scaling.factor)
     assert (len(np.unique(factor)) == 1) == alike
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (3, 5, 2)])
 def test_tables_are_scaled_alike_in_rows_and_columns(shape: tuple[int, ...]) -> None:
-    some = Draws.of(sims(shape=shape), 0.1, None, 5)
+    some = Draws.split(sims(shape=shape), 0.1, None, 5)
     scaling = prepare(some, Plan(Table(), Logistic())).scaling
     for part in (scaling.shift, scaling.factor):
         whole = np.broadcast_to(part, shape).reshape(15, -1)
@@ -173,7 +173,7 @@ def test_tables_are_scaled_alike_in_rows_and_columns(shape: tuple[int, ...]) -> 
 
 
 def test_large_draws_have_no_moments() -> None:
-    some = Draws.of(sims(shape=(601,)), 0.1, None, 5)
+    some = Draws.split(sims(shape=(601,)), 0.1, None, 5)
     assert prepare(some, PLAN).moments is None
 
 
@@ -182,14 +182,14 @@ def test_minibatches_are_of_training_draws() -> None:
         return -x
 
     for augment, sign in ((None, 1), (flip, -1)):
-        some = Draws.of(sims(), 0.1, augment, 5)
+        some = Draws.split(sims(), 0.1, augment, 5)
         data = prepare(some, PLAN)
         assert isinstance(some.x, np.ndarray)
         source = data.source(en.Recipe(batch=100), 1)
         assert source.batch == 100
         assert source.steps == 9
         seen = np.concatenate([chunk.x.reshape(-1, 4) for chunk in source.epoch(0)])
-        wanted = np.asarray(data.scaling(sign * some.x[some.training]))
+        wanted = np.asarray(data.scaling(sign * some.x[some.training_rows]))
         np.testing.assert_array_equal(np.sort(seen[:, 0]), np.sort(wanted[:, 0]))
 
 
@@ -208,8 +208,8 @@ def test_bad_augmentations(augment: Any, error: type[Exception], message: str) -
 
 
 def test_too_few_draws() -> None:
-    with pytest.raises(ValueError, match=r"model 'M2' has 4 draws, too few to keep a fraction of 0\.1"):
-        Draws.of(sims(20), 0.1, None, 1)
+    with pytest.raises(ValueError, match=r"model 'M2' has 4 draws, too few to hold out a fraction of 0\.1"):
+        Draws.split(sims(20), 0.1, None, 1)
 
 
 # --- Correlated numbers ----------------------------------------------------------------------------------
@@ -226,7 +226,7 @@ def lifted(n: int, level: float, form: str = "vector") -> Any:
 
 @pytest.mark.parametrize("form", ["vector", "dict"])
 def test_correlations_are_noticed_and_taken_out(form: str) -> None:
-    draws = Draws.of(lifted(5_000, 10.0, form), 0.1, None, seed=1)
+    draws = Draws.split(lifted(5_000, 10.0, form), 0.1, None, seed=1)
     assert draws.is_correlated()
     data = prepare(draws, Plan(Dense(), Logistic(), whiten=True))
     x = flat(data.scaling(draws.x))
@@ -240,17 +240,17 @@ def test_correlations_are_noticed_and_taken_out(form: str) -> None:
 
 
 def test_where_there_is_nothing_to_take_out() -> None:
-    assert not Draws.of(lifted(5_000, 1.0), 0.1, None, seed=1).is_correlated()
+    assert not Draws.split(lifted(5_000, 1.0), 0.1, None, seed=1).is_correlated()
     # Constants, copies, and masks are no reason.
     rng = np.random.default_rng(4)
     x, model = rng.normal(size=(2_000, 3)), np.arange(2_000) % 2
     for other in (np.zeros((2_000, 1)), x[:, :1], 1e6 * x[:, :1]):
         some = en.Simulations(np.concatenate([x, other], axis=1), model)
-        assert not Draws.of(some, 0.1, None, seed=1).is_correlated()
+        assert not Draws.split(some, 0.1, None, seed=1).is_correlated()
     level = x[:, :1] + 0.01 * rng.normal(size=(2_000, 5))
     masked = en.Simulations({"x": level, "mask": np.ones((2_000, 5), bool)}, model)
-    assert not Draws.of(masked, 0.1, None, seed=1).is_correlated()
-    assert Draws.of(en.Simulations(level, model), 0.1, None, seed=1).is_correlated()
+    assert not Draws.split(masked, 0.1, None, seed=1).is_correlated()
+    assert Draws.split(en.Simulations(level, model), 0.1, None, seed=1).is_correlated()
 
 
 def test_the_default_call_takes_correlations_out_where_that_helps(tmp_path: Path) -> None:

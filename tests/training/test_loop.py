@@ -209,10 +209,10 @@ def test_the_start_may_be_the_best() -> None:
 def test_log_odds_of_held_out_draws(small: Case, learnable: bool) -> None:
     rng = np.random.default_rng(5)
     model = small.sims.model if learnable else rng.permutation(small.sims.model)
-    some = Draws.of(en.Simulations(small.sims.x, model), 0.1, None, 1)
+    some = Draws.split(en.Simulations(small.sims.x, model), 0.1, None, 1)
     data = prepare(some, Plan(en.networks.Dense(), en.losses.Logistic()))
-    recipe = en.Recipe(epochs=2, batch=100).for_draws(len(some.training))
-    held_out = data.held_out()
+    recipe = en.Recipe(epochs=2, batch=100).for_draws(len(some.training_rows))
+    held_out = data.held_out_chunk()
     trained = loop.train_ensemble(
         data.plan.network,
         1,
@@ -224,12 +224,12 @@ def test_log_odds_of_held_out_draws(small: Case, learnable: bool) -> None:
         seed=1,
         progress=False,
     )
-    n = len(some.testing)
+    n = len(some.held_out_rows)
     assert trained.log_odds.shape == (2, held_out.label.size, 2)
     np.testing.assert_array_equal(trained.gain, float(learnable))
     # Those of a member that learned nothing are the offset: equal shares.
     assert np.all(trained.log_odds[:, :n, 1] == 0) != learnable
-    label = some.model[some.testing]
+    label = some.model[some.held_out_rows]
     sign = np.where(label == 1, 1, -1)
     wanted = np.logaddexp(0, -sign * (trained.log_odds[:, :n, 1] - trained.log_odds[:, :n, 0]))
     np.testing.assert_allclose(trained.costs[:, :n], wanted, rtol=1e-6)

@@ -1,29 +1,94 @@
-"""Which plan is taken, of those that were tried: by score alone, the simplest first."""
+"""The search for a plan: which plans are tried, in which order, and which one is taken."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass, replace
+from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 import pytest
 
 import evidencenet as en
 from conftest import Case, draws, rms
+from evidencenet import losses
 from evidencenet.checks.scores import score
-from evidencenet.losses import LPopExponential, LPopLogistic
-from evidencenet.networks.architectures import DeepSet, Dense
+from evidencenet.losses import Logistic, LPopLogistic
+from evidencenet.networks import ensemble
+from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Table
 from evidencenet.training.plan import Plan
-from evidencenet.training.search import Choice, choose
+from evidencenet.training.recipe import Recipe
+from evidencenet.training.search import Choice, Freedom, Search, _Attempt, natural, variants
+from evidencenet.training.split import Draws
+from evidencenet.training.trainer import Trainer
 
-FIRST = Plan(Dense(), LPopExponential())
-SQUASHED = Plan(Dense(), LPopExponential(), squash=True)
-GUIDED = Plan(Dense(), LPopExponential(), baseline=True)
-SET = Plan(DeepSet(), LPopExponential())
-LOGISTIC = Plan(Dense(), LPopLogistic())
+FIRST = Plan(Dense(), Logistic())
+SQUASHED = replace(FIRST, squash=True)
+GUIDED = replace(FIRST, baseline=True)
+SET = replace(FIRST, network=DeepSet())
+LOGISTIC = replace(FIRST, loss=LPopLogistic())
+FREE = Freedom((Dense(), DeepSet()), None, (False, True))
+
+
+def few_draws(numbers: int = 20) -> Draws:
+    rng = np.random.default_rng(1)
+    sims = en.Simulations(rng.normal(size=(1_200, numbers)), np.arange(1_200) % 2)
+    return Draws.split(sims, 1 / 6, None, 1)
+
+
+def blank(freedom: Freedom = FREE, **changes: Any) -> Search:
+    """A search that has tried nothing yet."""
+    search = Search(few_draws(), Trainer(1, Recipe(), 1, 2), freedom)
+    for name, value in changes.items():
+        setattr(search, name, value)
+    return search
+
+
+class Scripted(Search):
+    """A search whose rounds and costs are given, so that no network is trained."""
+
+    def __init__(
+        self,
+        rounds: list[Callable[[Plan], list[Plan]]],
+        costs: Callable[[Plan], np.ndarray],
+        longer: Callable[[Plan], np.ndarray] | None = None,
+        learned: Callable[[Plan], bool] = lambda plan: True,
+    ) -> None:
+        super().__init__(few_draws(), Trainer(1, Recipe(), 1, 2), FREE)
+        self.rounds, self.costs, self.long_costs, self.learned_by = rounds, costs, longer, learned
+
+    def _next(self) -> list[Plan]:
+        return self.rounds.pop(0)(self.best) if self.rounds else []
+
+    other_inputs = other_kinds = other_settings = other_losses = _next
+
+    def _expected_trials(self) -> int:
+        return 10
+
+    def _attempt(self, plan: Plan, costs: Callable[[Plan], np.ndarray]) -> _Attempt:
+        start = time.perf_counter()
+        values = costs(plan)
+        return _Attempt(plan, values, time.perf_counter() - start, self.learned_by(plan))
+
+    def _short_trial(self, plan: Plan) -> _Attempt:
+        return self._attempt(plan, self.costs)
+
+    def _long_trial(self, plan: Plan) -> _Attempt:
+        assert self.long_costs is not None
+        return self._attempt(plan, self.long_costs)
+
+    def closest_rival(self) -> Plan | None:
+        return None if self.long_costs is None else super().closest_rival()
+
+
+def constant(scores: Mapping[Plan, float]) -> Callable[[Plan], np.ndarray]:
+    return lambda plan: np.full(64, scores[plan])
 
 
 def chosen(scores: dict[Plan, float], *rounds: list[Plan]) -> tuple[Plan, Choice]:
-    steps: list[Callable[[Plan], list[Plan]]] = [lambda _, plans=plans: plans for plans in rounds]  # type: ignore[misc]
-    return choose(FIRST, steps, lambda plan: np.full(64, scores[plan]), 1_000)
+    steps: list[Any] = [lambda _, plans=plans: plans for plans in rounds]
+    return Scripted(steps, constant(scores)).run(progress=False)
 
 
 def test_the_lowest_score_is_taken() -> None:
@@ -48,7 +113,7 @@ def test_a_difference_within_its_own_error_does_not_count() -> None:
     noise -= noise.mean()
     for gain, taken in ((0.03, FIRST), (0.07, SET)):  # the standard error is 0.05
         costs = {FIRST: np.full(400, 0.5), SET: 0.5 - gain + noise}
-        assert choose(FIRST, [lambda _: [SET]], costs.__getitem__, 10)[0] == taken
+        assert Scripted([lambda _: [SET]], costs.__getitem__).run(progress=False)[0] == taken
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -84,19 +149,6 @@ def test_gains_do_not_add_up_by_small_steps() -> None:
     assert chosen(scores, names[1:], [])[0] == GUIDED
 
 
-def test_each_round_is_told_of() -> None:
-    told = []
-    costs = {FIRST: 0.5, SET: 0.4, GUIDED: 0.45}
-    choose(
-        FIRST,
-        [lambda _: [SET, GUIDED], lambda _: []],
-        lambda plan: np.full(64, costs[plan]),
-        10,
-        lambda tried, best: told.append((tried, best)),
-    )
-    assert told == [(3, SET), (3, SET)]
-
-
 def test_each_round_starts_from_the_best_so_far() -> None:
     asked = []
 
@@ -110,7 +162,7 @@ def test_each_round_starts_from_the_best_so_far() -> None:
         tried.append(plan)
         return np.full(64, {FIRST: 0.5, SET: 0.4}[plan])
 
-    plan, choice = choose(FIRST, [again, again, again], run, 10)
+    plan, choice = Scripted([again, again, again], run).run(progress=False)
     assert plan == SET
     assert asked == [FIRST, SET, SET]
     # None is tried twice.
@@ -123,7 +175,7 @@ def test_trials_are_listed_in_order_whichever_ends_first() -> None:
         time.sleep(0.05 if plan == FIRST else 0)
         return np.full(64, 0.5)
 
-    _, choice = choose(FIRST, [lambda _: [SET, GUIDED]], run, 10)
+    _, choice = Scripted([lambda _: [SET, GUIDED]], run).run(progress=False)
     assert [trial.plan for trial in choice.trials] == [str(FIRST), str(SET), str(GUIDED)]
     assert choice.trials[0].seconds >= 0.05 > choice.trials[1].seconds
 
@@ -143,13 +195,8 @@ def test_the_closest_two_are_tried_at_greater_length(
 ) -> None:
     scores = {FIRST: 0.4, SQUASHED: 0.4005, SET: short}
     longer = {FIRST: 0.35, SET: long}
-    plan, choice = choose(
-        FIRST,
-        [lambda _: [SQUASHED, SET]],
-        lambda plan: np.full(64, scores[plan]),
-        10,
-        run_longer=lambda plan: np.full(64, longer[plan]),
-    )
+    search = Scripted([lambda _: [SQUASHED, SET]], constant(scores), constant(longer))
+    plan, choice = search.run(progress=False)
     assert plan == taken
     assert choice.taken == str(taken)
     # The same network with other inputs is no rival. Short trials stay on record.
@@ -161,17 +208,15 @@ def test_the_closest_two_are_tried_at_greater_length(
 
 
 @pytest.mark.parametrize(("behind", "again"), [(0.01, False), (0.0, False), (-0.01, True)])
-def test_the_caller_says_how_far_behind_a_rival_may_be(behind: float, again: bool) -> None:
-    # Better by less than chance, the rival is not taken at once, but tried at greater length.
+def test_networks_level_with_the_baseline_are_tried_at_length(behind: float, again: bool) -> None:
+    # The baseline alone learned nothing. Better by less than chance, networks are not taken at once.
     noise = np.random.default_rng(1).normal(size=100)
-    plan, choice = choose(
-        FIRST,
+    plan, choice = Scripted(
         [lambda _: [SET]],
         lambda plan: np.full(100, 0.5) if plan == FIRST else 0.5 + behind + noise - noise.mean(),
-        10,
-        run_longer=lambda plan: np.full(100, 0.5 if plan == FIRST else 0.4),
-        rival=lambda plan, best: 0.0 if plan == SET else -np.inf,
-    )
+        lambda plan: np.full(100, 0.5 if plan == FIRST else 0.4),
+        lambda plan: plan == SET,
+    ).run(progress=False)
     assert bool(choice.longer) == again
     assert plan == (SET if again else FIRST)
 
@@ -181,7 +226,7 @@ def test_an_error_is_the_callers() -> None:
         raise ZeroDivisionError("in a trial")
 
     with pytest.raises(ZeroDivisionError, match="in a trial"):
-        choose(FIRST, [lambda _: [SET]], run, 10)
+        Scripted([lambda _: [SET]], run).run(progress=False)
 
 
 def test_the_table() -> None:
@@ -189,19 +234,278 @@ def test_the_table() -> None:
     head, *rows = str(choice).splitlines()
     assert head == "Tried on 1,000 draws; held-out log score in nats, lower is better:"
     assert [row[0] for row in rows] == [" ", "*", " "]
-    assert "DeepSet, standardised, LPopExponential " in rows[1]
+    assert "DeepSet, standardised, Logistic " in rows[1]
     assert "0.43210" in rows[1]
-    assert rows[2].startswith("  Dense, standardised, LPopExponential, on Gaussians")
+    assert rows[2].startswith("  Dense, standardised, Logistic, on Gaussians")
 
 
 def test_different_plans_have_different_words() -> None:
-    assert str(Plan(Dense(waves=3), LPopExponential(), squash=True, weight_decay=0.01)) == (
-        "Dense(waves=3), asinh, LPopExponential, weight decay 0.01"
+    assert str(Plan(Dense(waves=3), Logistic(), squash=True, weight_decay=0.01)) == (
+        "Dense(waves=3), asinh, Logistic, weight decay 0.01"
     )
-    wide = Plan(Dense(hidden=64), LPopExponential())
+    wide = Plan(Dense(hidden=64), Logistic())
     assert str(wide) != str(FIRST)
     _, choice = chosen({FIRST: 0.5, wide: 0.4}, [wide])
     assert [row[0] for row in str(choice).splitlines()[1:]] == [" ", "*"]
+
+
+# --- By shape --------------------------------------------------------------------------------------------
+
+
+def zeros(*shape: int) -> np.ndarray:
+    return np.zeros(shape, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("shape", "wanted"),
+    [
+        ((), [Dense, Dense]),
+        ((1,), [Dense, Dense]),
+        ((3,), [Dense, Dense]),
+        ((4,), [Dense, Dense, DeepSet, DeepSet]),
+        ((15,), [Dense, Dense, DeepSet, DeepSet]),
+        ((16,), [Dense, Dense, DeepSet, DeepSet, Sequence, Spectrum]),
+        ((32,), [Dense, Dense, DeepSet, DeepSet, Sequence, Spectrum]),
+        ((33,), [Dense, DeepSet, Sequence, Spectrum]),
+        ((50, 1), [Sequence, DeepSet, Dense, Spectrum]),
+        ((16, 4), [Sequence, DeepSet, Dense, Spectrum]),
+        ((7, 1), [Sequence, DeepSet, Dense]),
+        ((5000, 1), [Sequence, DeepSet, Dense]),
+        ((3, 4), [Dense, Dense, Table]),
+        ((12, 12), [Dense, Table]),
+        ((12, 12, 1), [Image, Dense, Spectrum]),
+        ((12, 12, 3), [Image, Dense, Spectrum]),
+        ((6, 6, 1), [Image, Dense]),
+        ((4, 4, 7), [Dense]),
+        ((2, 2, 2, 2), [Dense, Dense]),
+    ],
+    ids=str,
+)
+def test_networks_that_suit_a_shape(shape: tuple[int, ...], wanted: list[type]) -> None:
+    found = natural(zeros(*shape))
+    assert [type(network) for network in found] == wanted
+    assert len(set(found)) == len(found)
+    # Few numbers may be given waves as well, in a second dense network, and never in the first.
+    dense = [network for network in found if isinstance(network, Dense)]
+    assert [network.waves > 0 for network in dense] == [False, True][: len(dense)]
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (20,), (50, 1), (3, 4), (12, 12, 1), (2, 2, 2, 2)], ids=str)
+def test_they_can_take_such_draws(shape: tuple[int, ...]) -> None:
+    x = zeros(*shape)
+    for network in natural(x):
+        module, state = ensemble.initialise(network, x, 1, key=jax.random.key(0))
+        assert eqx.filter_eval_shape(ensemble.apply, module, state, x[None])[0].shape == (1, 1)
+
+
+def test_networks_that_suit_a_dict() -> None:
+    mask = np.zeros(5, bool)
+    points, rest = zeros(5, 2), zeros(3)
+    assert natural({"x": points, "mask": mask}) == [DeepSet(), Dense()]
+    assert natural({"x": points, "size": zeros(5), "mask": mask}) == [DeepSet(), Dense()]
+    # Without a mask, with two of them, or with arrays that are no elements, nothing is known but numbers.
+    for other in (
+        {"x": points},
+        {"x": points, "mask": mask, "other": mask},
+        {"x": points, "rest": rest, "mask": mask},
+        {"x": points, "mask": np.zeros((5, 2), bool)},
+    ):
+        first, waved = natural(other)
+        assert first == Dense()
+        assert isinstance(waved, Dense)
+        assert waved.waves > 0
+    assert natural({"x": zeros(40)}) == [Dense()]
+
+
+def test_fewer_waves_of_more_numbers() -> None:
+    assert DeepSet(waves=8) in natural(zeros(32))
+    assert DeepSet(waves=8) not in natural(zeros(33))
+    assert [natural(zeros(n))[1].waves for n in (1, 8, 10, 16, 32)] == [8, 8, 6, 4, 4]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("network", "wanted"),
+    [
+        (Dense(), [Dense(width=128, hidden=64)]),
+        (Dense(waves=4), []),
+        (DeepSet(), [DeepSet(waves=8)]),
+        (DeepSet(width=5, waves=3), []),
+        (DeepSet(width=5), [DeepSet(width=5, waves=8)]),
+        (Table(), [Table(waves=8)]),
+        (Sequence(depth=4), [Sequence(depth=5)]),
+        (Spectrum(), [Spectrum(width=128, hidden=64)]),
+        (Image(), []),
+        (lambda x, outputs, key: None, []),
+    ],
+    ids=lambda value: "own" if callable(value) and not is_dataclass(value) else str(value),
+)
+def test_other_sizes_of_the_same_kind(network: Any, wanted: list[Any]) -> None:
+    assert variants(network, 20) == wanted
+
+
+def test_wide_networks_are_wide_enough() -> None:
+    assert variants(Dense(), 200) == [Dense(width=240, hidden=64)]
+    assert variants(Spectrum(), 200) == [Spectrum(width=200, hidden=64)]
+
+
+# --- Rounds ----------------------------------------------------------------------------------------------
+
+
+BEST = replace(FIRST, baseline=True)
+BOTH = (True, False)
+
+
+def learned(plan: Plan, *, by_networks: bool = True) -> dict[Plan, _Attempt]:
+    return {plan: _Attempt(plan, np.full(64, 0.5), 0.1, by_networks)}
+
+
+def test_inputs_come_first() -> None:
+    plans = blank(Freedom((Dense(),), None, BOTH), squashes=(False, True), best=BEST).other_inputs()
+    assert [(plan.squash, plan.baseline) for plan in plans] == [
+        (False, True),
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+    assert {(plan.network, plan.loss) for plan in plans} == {(Dense(), losses.Logistic())}
+
+
+def test_correlated_inputs_are_whitened_too() -> None:
+    search = blank(Freedom((Dense(), DeepSet()), None, BOTH), whitens=(False, True), best=BEST)
+    assert [(plan.whiten, plan.baseline) for plan in search.other_inputs()] == [
+        (False, True),
+        (False, False),
+        (True, True),
+        (True, False),
+    ]
+    # Places that were mixed are not alike.
+    search.best = best = replace(BEST, whiten=True)
+    assert [(plan.network, plan.whiten) for plan in search.other_kinds()] == [
+        (Dense(), True),
+        (DeepSet(), False),
+    ]
+    search.attempts = learned(best)
+    assert replace(best, whiten=False) in search.other_settings()
+    assert str(best) == "Dense, standardised, whitened, Logistic, on Gaussians"
+
+
+def test_then_networks_with_either_scaling() -> None:
+    kinds = Freedom((Dense(), DeepSet(), Spectrum()), None, BOTH)
+    search = blank(kinds, squashes=(False, True), best=replace(BEST, squash=True))
+    # Networks that treat all places alike go without a baseline; the others keep what was best.
+    assert [(plan.network, plan.squash, plan.baseline) for plan in search.other_kinds()] == [
+        (Dense(), False, True),
+        (Dense(), True, True),
+        (DeepSet(), False, False),
+        (DeepSet(), True, False),
+        (Spectrum(), False, False),
+        (Spectrum(), True, False),
+    ]
+    # Unless a baseline was asked for.
+    search = blank(Freedom((Dense(), DeepSet()), None, (True,)), best=BEST)
+    assert [plan.baseline for plan in search.other_kinds()] == [True, True]
+
+
+@pytest.mark.parametrize(("network", "decay"), [(Dense(), 0.01), (DeepSet(), 0.1), (Spectrum(), 0.01)])
+def test_then_its_settings(network: Any, decay: float) -> None:
+    best = replace(BEST, network=network, baseline=False)
+    kinds = Freedom((Dense(), DeepSet(), Spectrum()), None, BOTH)
+    assert blank(kinds, best=best, attempts=learned(best)).other_settings() == [
+        best,
+        replace(best, baseline=True),
+        *[replace(best, network=other) for other in variants(network, 20)],
+        replace(best, weight_decay=decay),
+    ]
+
+
+def test_more_weight_decay_for_shared_weights_only_if_trials_see_all_draws() -> None:
+    def decays(network: Any) -> set[float | None]:
+        best = replace(BEST, network=network)
+        search = blank(Freedom((Dense(), DeepSet(), Sequence()), None, BOTH), best=best)
+        search.few, search.attempts = search.draws.few(500), learned(best)
+        return {plan.weight_decay for plan in search.other_settings()}
+
+    assert decays(DeepSet()) == decays(Sequence()) == {None}
+    assert decays(Dense()) == {None, 0.01}
+
+
+def test_then_losses_the_simplest_first() -> None:
+    plans = blank(best=BEST, attempts=learned(BEST)).other_losses()
+    assert [plan.loss for plan in plans] == [
+        losses.Logistic(),
+        losses.Exponential(),
+        losses.LPopLogistic(),
+        losses.LPopExponential(),
+    ]
+    assert {replace(plan, loss=losses.Logistic()) for plan in plans} == {BEST}
+
+
+def test_nothing_finer_is_tried_if_nothing_was_learned() -> None:
+    search = blank(best=BEST, attempts=learned(BEST, by_networks=False))
+    assert search.other_inputs()
+    assert search.other_kinds()
+    assert search.other_settings() == search.other_losses() == []
+
+
+def every_plan(freedom: Freedom, best: Plan) -> list[Plan]:
+    search = blank(freedom, best=best, attempts=learned(best))
+    rounds = (search.other_inputs, search.other_kinds, search.other_settings, search.other_losses)
+    return [plan for alternatives in rounds for plan in alternatives()]
+
+
+def test_what_is_fixed_stays() -> None:
+    # A network that was named keeps its settings, and its weight decay.
+    own = Dense(width=7)
+    plans = every_plan(Freedom((own,), None, BOTH), replace(BEST, network=own))
+    assert {(plan.network, plan.weight_decay) for plan in plans} == {(own, None)}
+    # So does a loss, or a baseline.
+    loss = losses.Squared()
+    plans = every_plan(Freedom((Dense(), DeepSet()), loss, BOTH), replace(BEST, loss=loss))
+    assert {plan.loss for plan in plans} == {loss}
+    for given in BOTH:
+        plans = every_plan(Freedom((Dense(), DeepSet()), None, (given,)), replace(BEST, baseline=given))
+        assert {plan.baseline for plan in plans} == {given}
+
+
+# --- In a training ---------------------------------------------------------------------------------------
+
+
+def plans_tried(net: en.EvidenceNetwork) -> list[str]:
+    assert net.choice is not None
+    return [trial.plan for trial in net.choice.trials]
+
+
+def test_a_training_where_there_is_nothing_to_learn() -> None:
+    rng = np.random.default_rng(5)
+    sims = en.Simulations(rng.normal(size=(2_000, 3)), np.arange(2_000) % 2)
+    net = en.train(sims, members=1, seed=1, progress=False)
+    # Inputs and networks are tried, with the first loss, and nothing further.
+    assert plans_tried(net) == [
+        "Dense, standardised, Logistic, on Gaussians",
+        "Dense, standardised, Logistic",
+        "Dense(width=128, hidden=64, waves=8), standardised, Logistic, on Gaussians",
+    ]
+    np.testing.assert_array_equal(net.gain, 0)
+    assert np.all(np.isfinite(net.error(rng.normal(size=(5, 3)))))
+
+
+def test_a_training_with_everything_named() -> None:
+    rng = np.random.default_rng(5)
+    label = np.arange(2_000) % 2
+    sims = en.Simulations(rng.normal(size=(2_000, 3)) + label[:, None], label)
+    net = en.train(
+        sims,
+        members=1,
+        network=Dense(hidden=4),
+        loss=losses.Squared(),
+        baseline=False,
+        seed=1,
+        progress=False,
+    )
+    assert plans_tried(net) == ["Dense(hidden=4), standardised, Squared"]
+    assert net.loss == losses.Squared()
+    assert net.architecture == Dense(hidden=4)
+    assert net.baseline is None
 
 
 # --- The default call ------------------------------------------------------------------------------------

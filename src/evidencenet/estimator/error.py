@@ -1,49 +1,71 @@
-"""What halves of the draws say of the error of log K.
+"""The error of log K: what it depends on, and how it is learned.
 
 The spread of an ensemble misses what its members share: they saw the same draws, and have the same bias. So
-networks are trained on each half of the draws. Where variances fall as 1/n, that of a half is twice that of
-all, of which it shares one part: so a half differs from all as all differ from the truth. The same holds for
-a bias that falls as 1/n, since it is twice as large for a half.
+networks are trained on each half of the draws as well. Where variances fall as 1/n, the variance of a half is
+twice that of all draws, and they share one part of it. So a half differs from all as much as all differ from
+the truth. The same holds for a bias that falls as 1/n, since it is twice as large for a half.
+
+Squared differences between halves and all are rough estimates, one for each held-out draw. `ErrorModel` is
+fitted to them, as a function of log K, of the jackknife error, and of how rare the data are. Where draws are
+few, all members know less in the same way: their spread does not show it, but the p-values of novelty do.
 """
 
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
 from evidencenet._common.progress import Progress
-from evidencenet.training.inputs import Prepared, prepare
+from evidencenet.checks.range import validated_range
+from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Trained
 from evidencenet.training.split import Draws
+from evidencenet.training.trainer import Trainer
 
-# Jackknife errors below this part of their median say nothing more.
+FitOne = Callable[[Inputs, np.random.Generator], np.ndarray]
+
+# Jackknife errors below this part of their median are rounded up to it: smaller ones mean nothing more.
 _FLOOR = 0.1
-# Single draws may be off by any amount: beyond so many errors of the last fit, the next counts them as there.
+# Single draws may be off by any amount. Beyond this many errors of the last fit, the next fit counts them as
+# if they were there. Four fits are enough to settle.
 _FARTHEST, _FITS = 5.0, 4
-# Between these quantiles of log K the logarithm of the error is on straight lines.
+# Knots of the error as a function of log K, as quantiles of log K; straight lines between them.
 _QUANTILES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
-# Before anything is seen, logs of squared errors scatter by so much, and the powers of the jackknife and of
-# the p-value around 1 and 0.
+# Prior standard deviations of the fit: of logs of squared errors at the knots; and of the powers of the
+# jackknife and of the p-value, around 1 and 0.
 _SCATTER, _POWER_SCATTER = 2.0, 0.5
+# The least numbers of training draws, in all and of each model, that can be halved.
+_LEAST, _LEAST_OF_EACH = 64, 4
+# Ways to halve the draws for the baseline, which takes no time to fit. For networks there is one.
+_DIVISIONS = 6
+# At most this part of the difference between halves and all is put down to the halves having one member.
+_LARGEST_PART = 0.5
+# Standard error of log K if no difference between the models was found, times √n: half of the log K that
+# would have been noticed. Log K of 8/√n gain just the two standard errors of the score, of n held-out draws,
+# that are asked of networks.
+_UNNOTICED = 4.0
+# If log K varies by less than this, it is the same for all draws.
+_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class ErrorModel:
-    """log error² = power · log jackknife² − rise · log p + a function of log K, made of straight pieces.
+    """log error² = power · log jackknife² − rise · log p + a piecewise linear function of log K.
 
     Parameters
     ----------
     power
         Of the jackknife error; 0 if it says nothing.
     floor
-        The smallest jackknife error that counts; 0 if there is none.
+        The smallest jackknife error that counts; 0 if there is no jackknife.
     knots, values
-        Log K where pieces meet, increasing, and the function there, shape (m,). Beyond the outermost it is
-        constant.
+        Log K at the ends of the linear pieces, increasing, and the function there, shape (m,). Beyond the
+        outermost knots it is constant.
     rise
         How squared errors grow as the p-value of the data falls; 0 if they do not.
     """
@@ -56,16 +78,16 @@ class ErrorModel:
 
     @staticmethod
     def fit(log_k: np.ndarray, jackknife: np.ndarray, p: np.ndarray, squared: np.ndarray) -> "ErrorModel":
-        """Fit to draws of known error.
+        """Fit to draws whose squared errors were estimated.
 
         Parameters
         ----------
         log_k, jackknife
-            Log K and its jackknife error, shape (n,); a jackknife of NaN is not used.
+            Log K and its jackknife error, shape (n,). A jackknife of NaN is not used.
         p
             How often draws of the two models lie farther out, the larger of both, shape (n,).
         squared
-            Unbiased estimates of the squared error, shape (n,); single ones may be negative.
+            Unbiased estimates of the squared error, shape (n,). Single ones may be negative.
         """
         known = bool(np.isfinite(jackknife).all() and np.any(jackknife > 0))
         floor = _FLOOR * float(np.median(jackknife[jackknife > 0])) if known else 0.0
@@ -74,15 +96,15 @@ class ErrorModel:
         tents = np.stack([np.interp(log_k, knots, tent) for tent in np.eye(len(knots))], axis=1)
         features = np.concatenate([spread[:, None], -np.log(p)[:, None], tents], axis=1)
         mean, usual = float(np.mean(squared)), float(np.mean(np.exp(spread)))
-        # No error may come out as zero, however lucky the draws were: then the jackknife is all there is.
+        # No error may come out as zero, however lucky the draws were. Then the jackknife is all there is.
         level = mean if mean > 0 else usual if known else 1e-12
-        # At first the jackknife is taken at its word, up to a common factor.
+        # The fit starts from the jackknife times a constant factor.
         prior = np.full(2 + len(knots), np.log(level) - np.log(usual))
         prior[:2] = float(known), 0.0
         scatter = np.array([*[_POWER_SCATTER] * 2, *[_SCATTER] * len(knots)])
 
         def cost(coefficients: np.ndarray, square: np.ndarray) -> tuple[float, np.ndarray]:
-            # Minimal in the mean where exp(η) is the mean of the squares, whatever their distribution.
+            # On average it is minimal where exp(eta) is the mean of the squares, whatever their distribution.
             eta = features @ coefficients
             ratio = square * np.exp(-eta)
             away = (coefficients - prior) / scatter
@@ -90,11 +112,13 @@ class ErrorModel:
             return float(np.sum(eta + ratio) + 0.5 * away @ away) / len(eta), slope / len(eta)
 
         bounds = [(0.0, 1.5)] * 2 + [(centre - 6.0, centre + 6.0) for centre in prior[2:]]
-        found, square = prior, squared
+        coefficients, square = prior, squared
         for _ in range(_FITS if mean > 0 else 0):
-            found = minimize(cost, found, (square,), jac=True, method="L-BFGS-B", bounds=bounds).x
-            square = np.minimum(squared, np.square(_FARTHEST) * np.exp(features @ found))
-        return ErrorModel(float(found[0]), floor, knots, found[2:], float(found[1]))
+            coefficients = minimize(
+                cost, coefficients, (square,), jac=True, method="L-BFGS-B", bounds=bounds
+            ).x
+            square = np.minimum(squared, np.square(_FARTHEST) * np.exp(features @ coefficients))
+        return ErrorModel(float(coefficients[0]), floor, knots, coefficients[2:], float(coefficients[1]))
 
     def __call__(self, log_k: np.ndarray, jackknife: np.ndarray, p: np.ndarray) -> np.ndarray:
         """Return the standard error of log K, given its jackknife error and the p-value, all (n,)."""
@@ -105,10 +129,6 @@ class ErrorModel:
         return error
 
 
-def _log_square(jackknife: np.ndarray, floor: float) -> np.ndarray:
-    return 2 * np.log(np.maximum(jackknife, floor)) if floor > 0 else np.zeros(np.shape(jackknife))
-
-
 def scatter_of(raw: np.ndarray, above: int, below: int) -> np.ndarray:
     """Return the jackknife error of the mean over members, (n,), of log K (members, n, classes)."""
     if len(raw) < 2:
@@ -117,116 +137,161 @@ def scatter_of(raw: np.ndarray, above: int, below: int) -> np.ndarray:
     return np.sqrt((raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw))
 
 
-# Training draws in all, and of each model, of which halves can be trained on.
-_LEAST, _LEAST_OF_EACH = 64, 4
-# Ways to halve the draws for Gaussians, which take no time; for networks there is one.
-_DIVISIONS = 6
-# Of what networks on halves miss, at most this part is put down to their being single ones.
-_LARGEST_PART = 0.5
+class Network(Protocol):
+    """What is asked of the network whose error is learned."""
+
+    def jackknife(self, x: Any, *, model: int | str, against: int | str) -> np.ndarray:
+        """Jackknife error of log K, (n,)."""
+
+    def novelty_p_value(self, x: Any) -> np.ndarray:
+        """How often a draw of each model lies farther out, (n, K)."""
 
 
 def can_be_halved(draws: Draws) -> bool:
-    """Say whether there are draws enough to train on half of them."""
-    model = draws.model[draws.training]
+    """Say whether there are enough draws to train on half of them."""
+    model = draws.model[draws.training_rows]
     return len(model) >= _LEAST and bool(np.bincount(model).min() >= _LEAST_OF_EACH)
 
 
-def squared_errors(
-    data: Prepared,
-    trained: Trained,
-    fit: Callable[[Prepared, np.random.Generator], np.ndarray],
-    *,
-    seed: int,
-    progress: bool,
-) -> np.ndarray:
-    """Estimate squared errors of log K against model 0 for the held-out draws, (n, K).
-
-    Single ones are rough, and may be negative.
+def learn_error_model(
+    net: Network, inputs: Inputs, trained: Trained, trainer: Trainer, *, seed: int, progress: bool
+) -> ErrorModel:
+    """Learn the error of log K by training on halves of the draws.
 
     Parameters
     ----------
-    data, trained
+    net
+        The network: its jackknife errors and p-values of the held-out draws are inputs of the error model.
+    inputs, trained
         All draws, and the ensemble that was trained on them.
-    fit
-        Trains one network on prepared draws, with seeds from a generator: its log K, (n, K).
+    trainer
+        Trains one network on each half.
     seed
-        Of the halves.
+        Seed of the halves.
     progress
         Show a bar.
     """
-    draws = data.draws
-    x, n, members = draws.held_out()[0], len(draws.testing), len(trained.gain)
+    draws = inputs.draws
+    x, model = draws.held_out_draws()
     log_k = draws.held_out_log_k(trained.log_odds)
-    if data.baseline is not None and not trained.gain.any():
-        return _of_gaussians(data, seed, progress) + _lacking(trained, n)
-    baseline = np.zeros_like(log_k) if data.baseline is None else data.baseline(data.scaling(x))
+    squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
+    # Where no difference was found, there may be one that is too small to be noticed.
+    squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))
+    models = range(1, len(draws.counts))
+    in_range = np.stack([_in_validated_range(log_k[:, k], model, k) for k in models], axis=1)
+    jackknife = np.stack([net.jackknife(x, model=k, against=0) for k in models], axis=1)
+    p_values = net.novelty_p_value(x)
+    p = np.maximum(p_values[:, 1:], p_values[:, :1])
+    return ErrorModel.fit(log_k[:, 1:][in_range], jackknife[in_range], p[in_range], squared[:, 1:][in_range])
 
-    def missed(number: int, half: Draws) -> tuple[np.ndarray, np.ndarray]:
-        """Return what half of the draws adds to log K, and to the baseline's part of it, (n, K) each."""
-        mine = prepare(half, data.plan)
-        part = np.zeros_like(log_k) if mine.baseline is None else mine.baseline(mine.scaling(x)) - baseline
+
+def squared_errors(
+    inputs: Inputs, trained: Trained, fit_one: FitOne, *, seed: int, progress: bool
+) -> np.ndarray:
+    """Estimate squared errors of log K against model 0 for the held-out draws, (n, K).
+
+    Single ones are rough, and may be negative. `fit_one` trains one network with seeds from a generator, and
+    returns log K of the held-out draws, (n, K). The other parameters are those of `learn_error_model`.
+    """
+    draws = inputs.draws
+    n, members = len(draws.held_out_rows), len(trained.gain)
+    if inputs.baseline is not None and not trained.gain.any():
+        return _squared_errors_of_baseline(inputs, seed, progress) + _undetected_square(trained, n)
+    differences, baseline_differences = _differences_of_halves(inputs, trained, fit_one, seed, progress)
+    uncorrected = _uncorrected_part(differences[..., 1:], baseline_differences[..., 1:])
+    squared: np.ndarray = np.mean(np.square(differences - uncorrected * baseline_differences), axis=0)
+    if members > 1:
+        # A half has one network. The mean of several scatters less. The mean's own scatter is counted twice,
+        # to be on the safe side: networks on a half scatter more than those on all draws. If only some
+        # members have learned, they differ by more than chance, and by more than halves do.
+        scatter = (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
+        usual, chance = np.median(squared[:, 1:]), np.median(scatter[:, 1:])
+        squared -= scatter * (min(1.0, _LARGEST_PART * usual / chance) if chance > 0 else 1.0)
+    if uncorrected == 0:
+        return squared
+    return squared + uncorrected**2 * _squared_errors_of_baseline(inputs, seed, progress)
+
+
+def _differences_of_halves(
+    inputs: Inputs, trained: Trained, fit_one: FitOne, seed: int, progress: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Train on each half; return log K minus that of all draws, and the same of the baseline, (2, n, K)."""
+    draws = inputs.draws
+    x = draws.held_out_draws()[0]
+    log_k = draws.held_out_log_k(trained.log_odds)
+    baseline = np.zeros_like(log_k) if inputs.baseline is None else inputs.baseline(inputs.scaling(x))
+
+    def train_half(number: int, half: Draws) -> tuple[np.ndarray, np.ndarray]:
+        half_inputs = prepare(half, inputs.plan)
+        half_baseline = np.zeros_like(log_k)
+        if half_inputs.baseline is not None:
+            half_baseline = half_inputs.baseline(half_inputs.scaling(x)) - baseline
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
-        return fit(mine, rng) - log_k, part
+        return fit_one(half_inputs, rng) - log_k, half_baseline
 
-    halves = draws.halves(seed)
+    halves, results = draws.halves(seed), []
     with (
         Progress("learning the error", len(halves), enabled=progress) as bar,
         ThreadPoolExecutor(os.cpu_count() or 1) as pool,
     ):
-        found = []
-        for pair in pool.map(missed, range(len(halves)), halves):
-            found.append(pair)
-            bar.update(len(found))
-    off, part = (np.stack(each) for each in zip(*found, strict=True))
-    kept = _kept(off[..., 1:], part[..., 1:])
-    squared: np.ndarray = np.mean(np.square(off - kept * part), axis=0)
-    if members > 1:
-        # A half has one network; the mean of many has less of what they do not share. The mean's own part of
-        # that is counted twice, to be on the safe side: networks of a half scatter more than those of all. If
-        # only some members were taken, they differ by more than chance, and by more than halves do.
-        single = (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
-        usual, chance = np.median(squared[:, 1:]), np.median(single[:, 1:])
-        squared -= single * (min(1.0, _LARGEST_PART * usual / chance) if chance > 0 else 1.0)
-    return squared if kept == 0 else squared + kept**2 * _of_gaussians(data, seed, progress)
+        for result in pool.map(train_half, range(len(halves)), halves):
+            results.append(result)
+            bar.update(len(results))
+    differences, baseline_differences = (np.stack(each) for each in zip(*results, strict=True))
+    return differences, baseline_differences
 
 
-def _of_gaussians(data: Prepared, seed: int, progress: bool) -> np.ndarray:
+def _squared_errors_of_baseline(inputs: Inputs, seed: int, progress: bool) -> np.ndarray:
     """Estimate squared errors of the baseline, (n, K).
 
-    Only the scatter between halves counts: they find fewer directions in half of the draws, a bias that does
-    not fall as 1/n. If they find none at all, it is left to the jackknife.
+    Only the scatter between halves counts. Halves find fewer directions in which the models differ, which is
+    a bias that does not fall as 1/n. If they find no direction at all, the jackknife decides.
     """
-    assert data.baseline is not None
-    x, squares = data.draws.held_out()[0], []
+    assert inputs.baseline is not None
+    x, squares = inputs.draws.held_out_draws()[0], []
     with Progress("learning the error of Gaussians", _DIVISIONS, enabled=progress) as bar:
         for i in range(_DIVISIONS):
-            ways = []
-            for half in data.draws.halves(seed + i):
-                mine = prepare(half, data.plan)
-                assert mine.baseline is not None
-                ways.append(mine.baseline(mine.scaling(x)))
-            squares.append(np.square(ways[0] - ways[1]) / 4)
+            log_k_of_halves = []
+            for half in inputs.draws.halves(seed + i):
+                half_inputs = prepare(half, inputs.plan)
+                assert half_inputs.baseline is not None
+                log_k_of_halves.append(half_inputs.baseline(half_inputs.scaling(x)))
+            squares.append(np.square(log_k_of_halves[0] - log_k_of_halves[1]) / 4)
             bar.update(i + 1)
     scatter = np.mean(squares, axis=0)
-    scaled, pairs = data.scaling(x), range(scatter.shape[1])
-    jackknife = np.stack([data.baseline.variance(scaled, k, 0) for k in pairs], axis=1)
+    scaled, models = inputs.scaling(x), range(scatter.shape[1])
+    jackknife = np.stack([inputs.baseline.variance(scaled, k, 0) for k in models], axis=1)
     return max(scatter, jackknife, key=np.mean)
 
 
-def _lacking(trained: Trained, n: int) -> float:
-    """Return the mean square of what the Gaussians may lack: too little for networks to prove it.
+def _undetected_square(trained: Trained, n: int) -> float:
+    """Return the mean square of what the baseline may miss: too little for networks to prove it.
 
-    They gained a score that may be chance, and were not taken. What is more than chance counts: an error δ of
-    log K costs p (1 − p) δ²/2 on average, and its variance from draw to draw is twice that.
+    The networks gained a score that may be chance, and were not taken. The part that is more than chance
+    counts: an error δ of log K costs p (1 − p) δ²/2 on average, and its variance from draw to draw is twice
+    that.
     """
     scores = trained.history.score
     gained = float(np.mean(scores[:, 0] - np.nanmin(scores, axis=1)))
-    sure = max(gained - np.sqrt(2 * gained / n), 0.0)
+    beyond_chance = max(gained - np.sqrt(2 * gained / n), 0.0)
     p = softmax(trained.log_odds[0, :n], axis=1)[:, 1:]
-    return 2 * sure / max(float(np.mean(np.sum(p * (1 - p), axis=1))), 1e-6)
+    return 2 * beyond_chance / max(float(np.mean(np.sum(p * (1 - p), axis=1))), 1e-6)
 
 
-def _kept(off: np.ndarray, part: np.ndarray) -> float:
-    """Say how much of what the baseline misses the networks leave as it is, from 0 to 1."""
-    size = np.median(np.abs(part))
-    return float(np.clip(np.median(off * np.sign(part)) / size, 0, 1)) if size > 0 else 0.0
+def _uncorrected_part(differences: np.ndarray, baseline_differences: np.ndarray) -> float:
+    """Say which part of the baseline's errors the networks leave uncorrected, from 0 to 1."""
+    size = np.median(np.abs(baseline_differences))
+    if size == 0:
+        return 0.0
+    return float(np.clip(np.median(differences * np.sign(baseline_differences)) / size, 0, 1))
+
+
+def _in_validated_range(log_k: np.ndarray, model: np.ndarray, k: int) -> np.ndarray:
+    """Say which log K against model 0 lie in the validated range; all, if that is empty."""
+    pair = (model == 0) | (model == k)
+    inside = validated_range(log_k[pair], model[pair] == k).contains(log_k)
+    return inside if inside.any() else np.ones_like(inside)
+
+
+def _log_square(jackknife: np.ndarray, floor: float) -> np.ndarray:
+    return 2 * np.log(np.maximum(jackknife, floor)) if floor > 0 else np.zeros(np.shape(jackknife))

@@ -9,8 +9,8 @@ import numpy as np
 
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
 
-# Large enough that the cost of starting a compiled chunk vanishes, small enough that memory stays
-# bounded and an interrupt is answered within a second.
+# Large enough that starting a compiled chunk costs nothing in comparison, small enough that memory stays
+# bounded and Ctrl-C is answered within a second.
 _VALUES_PER_CHUNK = 10_000_000
 
 
@@ -38,7 +38,7 @@ class Source(Protocol):
         """How many draws a minibatch has."""
 
     def epoch(self, number: int) -> Iterator[Chunk]:
-        """Give the chunks of one epoch, the same ones whenever they are asked for."""
+        """Give the chunks of one epoch; the same chunks every time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,10 @@ class Shuffled:
     rows
         Which of them to train on.
     batch
-        Draws in a minibatch; the few that fill no whole minibatch sit out an epoch.
+        Draws in a minibatch. Draws that do not fill a whole minibatch are left out of that epoch.
     prepare
-        ``prepare(rng, x)``: augment and scale a batch of draws; gives x and offset.
+        ``prepare(rng, x, rows)``: augment and scale a batch of draws, which stand in these rows; returns x
+        and offset.
     seed
         Orders and augmentations depend on it and on the epoch alone.
     """
@@ -64,12 +65,12 @@ class Shuffled:
     weight: np.ndarray
     rows: np.ndarray
     batch: int
-    prepare: Callable[[np.random.Generator, Data], tuple[Data, np.ndarray | None]]
+    prepare: Callable[[np.random.Generator, Data, np.ndarray], tuple[Data, np.ndarray | None]]
     seed: int
 
     @property
     def _layout(self) -> tuple[int, int]:
-        """Chunks in an epoch and steps in a chunk. All chunks are alike: another shape is compiled anew."""
+        """Chunks in an epoch and steps in a chunk. All chunks have one shape, compiled once."""
         steps = len(self.rows) // self.batch
         values = sum(array[0].size for array in arrays_of(self.x))
         most = max(1, _VALUES_PER_CHUNK // (values * self.batch))
@@ -87,22 +88,23 @@ class Shuffled:
         rng = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(number,)))
         order = rng.permutation(self.rows)
         chunks, steps = self._layout
-        for some in order[: chunks * steps * self.batch].reshape(chunks, steps, self.batch):
-            yield self._chunk(rng, some)
+        for rows in order[: chunks * steps * self.batch].reshape(chunks, steps, self.batch):
+            yield self._chunk(rng, rows)
 
     def _chunk(self, rng: np.random.Generator, rows: np.ndarray) -> Chunk:
         label = self.label[rows].astype(np.int32, copy=False)
         weight = self.weight[rows].astype(np.float32, copy=False)
         # One minibatch at a time stays in the processor's cache while it is augmented and scaled.
-        for step, some in enumerate(rows):
-            x, offset = self.prepare(rng, map_arrays(partial(np.take, indices=some, axis=0), self.x))
+        for step, batch_rows in enumerate(rows):
+            batch = map_arrays(partial(np.take, indices=batch_rows, axis=0), self.x)
+            x, offset = self.prepare(rng, batch, batch_rows)
             parts = arrays_of(x) if offset is None else [*arrays_of(x), offset]
             if step == 0:
-                room = [np.empty((len(rows), *part.shape), part.dtype) for part in parts]
-            for whole, part in zip(room, parts, strict=True):
+                stacked = [np.empty((len(rows), *part.shape), part.dtype) for part in parts]
+            for whole, part in zip(stacked, parts, strict=True):
                 whole[step] = part
-        filled = dict(zip(x, room, strict=False)) if isinstance(x, dict) else room[0]
-        return Chunk(filled, None if offset is None else room[-1], label, weight)
+        stacked_x = dict(zip(x, stacked, strict=False)) if isinstance(x, dict) else stacked[0]
+        return Chunk(stacked_x, None if offset is None else stacked[-1], label, weight)
 
 
 def in_blocks(draws: Chunk, size: int) -> Chunk:

@@ -1,4 +1,4 @@
-"""Draws on their way to the networks: split, scaled, augmented, and with what is known beforehand."""
+"""Turn draws into the inputs of the networks: scaled, augmented, with log-odds that are known beforehand."""
 
 from dataclasses import dataclass, replace
 
@@ -13,79 +13,84 @@ from evidencenet.training.recipe import Recipe
 from evidencenet.training.scaling import Scaling
 from evidencenet.training.split import Draws, augmented
 
+# Held-out draws are judged in blocks of this many, so that memory stays bounded.
 _HELD_OUT_BLOCK = 5_000
-# Parts of the training draws that are left out in turn, for the error of the baseline.
+# Parts of the training draws that are left out in turn, for the jackknife error of the baseline.
 _FOLDS = 8
-# The scale of the data need not be known better than to a few parts in a thousand.
+# Mean and spread of the data are then known to a few parts in a thousand, which is enough.
 _SCALING_DRAWS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
-    """Draws as a plan wants them.
+class Inputs:
+    """Draws, prepared as a plan wants them.
 
     Parameters
     ----------
     draws, plan
-        What for what.
+        The draws, and the plan they were prepared for.
     scaling
-        Of the data.
-    prior
-        Log shares of the models, where the loss can be told them beforehand.
+        How the data are scaled.
+    log_shares
+        The training shares, shape (K,); None if the loss takes no offset.
     moments
-        Of each model's scaled training draws, if they are not too large.
+        Of each model's scaled training draws; None if a draw has too many numbers.
     baseline
-        Of the plan, or None.
+        The Gaussian baseline that the networks correct; None if the plan has none.
     """
 
     draws: Draws
     plan: Plan
     scaling: Scaling
-    prior: np.ndarray | None
+    log_shares: np.ndarray | None
     moments: Moments | None
     baseline: Baseline | None
 
     def source(self, recipe: Recipe, seed: int) -> Shuffled:
         """Training draws in minibatches."""
         draws = self.draws
-        batch = recipe.for_draws(len(draws.training)).batch or 1
-        return Shuffled(draws.x, draws.model, draws.weight, draws.training, batch, self._augmented, seed)
+        batch = recipe.for_draws(len(draws.training_rows)).batch or 1
+        return Shuffled(draws.x, draws.model, draws.weight, draws.training_rows, batch, self._prepared, seed)
 
-    def held_out(self) -> Chunk:
+    def held_out_chunk(self) -> Chunk:
         """Held-out draws in blocks."""
-        x, label = self.draws.held_out()
-        scaled, offset = self._scaled(x)
-        chunk = Chunk(scaled, offset, label, self.draws.weight[self.draws.testing])
+        x, label = self.draws.held_out_draws()
+        scaled, offset = self._scaled(x, self.draws.held_out_rows)
+        chunk = Chunk(scaled, offset, label, self.draws.weight[self.draws.held_out_rows])
         return in_blocks(chunk, min(len(label), _HELD_OUT_BLOCK))
 
-    def _augmented(self, rng: np.random.Generator, x: Data) -> tuple[Data, np.ndarray | None]:
+    def _prepared(
+        self, rng: np.random.Generator, x: Data, rows: np.ndarray
+    ) -> tuple[Data, np.ndarray | None]:
         augment = self.draws.augment
-        return self._scaled(x if augment is None else augmented(augment, rng, x))
+        return self._scaled(x if augment is None else augmented(augment, rng, x), rows)
 
-    def _scaled(self, x: Data) -> tuple[Data, np.ndarray | None]:
-        """Scale a batch, and say what log-odds are known of it beforehand."""
+    def _scaled(self, x: Data, rows: np.ndarray) -> tuple[Data, np.ndarray | None]:
+        """Scale a batch, and return the log-odds that are known beforehand too."""
         scaled = self.scaling(x)
-        if self.prior is None:
+        if self.log_shares is None:
             return scaled, None
-        shape = (len(arrays_of(scaled)[0]), len(self.prior))
+        shape = (len(arrays_of(scaled)[0]), len(self.log_shares))
         offset = np.broadcast_to(self.draws.log_odds.astype(np.float32), shape)
+        if self.draws.known is not None:
+            offset = offset + self.draws.known[rows].astype(np.float32)
         return scaled, offset if self.baseline is None else offset + self.baseline(scaled)
 
 
-def prepare(draws: Draws, plan: Plan) -> Prepared:
+def prepare(draws: Draws, plan: Plan) -> Inputs:
     """Fit the scaling of a plan, and the baseline if it has one, to the training draws."""
-    some = map_arrays(lambda array: array[draws.training[:_SCALING_DRAWS]], draws.x)
-    if isinstance(plan.network, networks.Table) and isinstance(some, np.ndarray) and some.ndim == 3:
-        # The last axis of a table is one of places, not of channels.
-        some = some[..., None]
-    scaling = Scaling.fit(some, squash=plan.squash, shared=networks.scales_alike(plan.network))
+    sample = map_arrays(lambda array: array[draws.training_rows[:_SCALING_DRAWS]], draws.x)
+    if isinstance(plan.network, networks.Table) and isinstance(sample, np.ndarray) and sample.ndim == 3:
+        # The last axis of a table counts places, not channels.
+        sample = sample[..., None]
+    scaling = Scaling.fit(sample, squash=plan.squash, shared=networks.scales_alike(plan.network))
     if plan.whiten:
-        root = inverse_root(covariance(scaling(some)))
+        root = inverse_root(covariance(scaling(sample)))
         scaling = replace(scaling, whitening=root.astype(np.float32))
-    prior = None if isinstance(plan.loss, losses.Asymmetric) else draws.log_shares
-    bare = Prepared(draws, plan, scaling, prior, None, None)
+    log_shares = None if isinstance(plan.loss, losses.Asymmetric) else draws.log_shares
+    inputs = Inputs(draws, plan, scaling, log_shares, None, None)
     if draws.features > LARGEST:
-        return bare
-    moments, left_out = Moments.of(bare.source(Recipe(), 0).epoch(0), len(draws.counts), _FOLDS)
+        return inputs
+    moments, left_out = Moments.of(inputs.source(Recipe(), 0).epoch(0), len(draws.counts), _FOLDS)
     gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
-    return replace(bare, moments=moments, baseline=gaussians if plan.baseline else None)
+    return replace(inputs, moments=moments, baseline=gaussians if plan.baseline else None)

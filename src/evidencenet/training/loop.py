@@ -2,10 +2,10 @@
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import equinox as eqx
@@ -27,8 +27,8 @@ from evidencenet.training.recipe import Recipe
 if TYPE_CHECKING:
     import pandas
 
-# A batch of more arithmetic than this, bytes moved included, is divided, but not into parts of fewer draws:
-# found by timing convolutions and sets of 50 to 500 places.
+# A batch that takes more arithmetic than this (bytes moved included) is divided into parts, of at least this
+# many draws. Measured by timing convolutions and sets of 50 to 500 places on a CPU: its cache is the limit.
 _CACHED = 4e8
 _SMALLEST_PART = 16
 
@@ -44,7 +44,7 @@ class Loss(Protocol):
 
 
 class Member(NamedTuple):
-    """All that changes while a member trains; the average of its weights is what it is judged by."""
+    """All that changes while a member trains. It is judged by the average of its weights."""
 
     weights: Any
     state: Any
@@ -64,7 +64,7 @@ def train_chunk(
 ) -> tuple[Member, jax.Array]:
     """Train on the minibatches (steps, batch, ...) of a chunk, one after the other; return the mean loss too.
 
-    Weights are averaged over the last `horizon` steps. Each batch is taken in so many `parts`.
+    Weights are averaged over the last `horizon` steps. The gradient of a batch is computed in `parts`.
     """
 
     def objective(weights: Any, state: Any, batch: Chunk) -> tuple[jax.Array, Any]:
@@ -77,7 +77,7 @@ def train_chunk(
         (value, state), gradient = in_parts(slope, parts, member.weights, member.state, batch)
         updates, optimiser_state = optimiser.update(gradient, member.optimiser, member.weights)
         weights = optax.apply_updates(member.weights, updates)
-        # At first over the last third of the steps, so that the initial weights are soon forgotten.
+        # At first the average covers the last third of the steps, so that it forgets the initial weights.
         share = jnp.maximum(3 / (3 + member.step), 1 / max(horizon, 1.0))
         average = jax.tree.map(lambda mean, new: mean + share * (new - mean), member.average, weights)
         return Member(weights, state, optimiser_state, average, member.step + 1), value
@@ -87,7 +87,7 @@ def train_chunk(
 
 
 def in_parts(slope: Any, parts: int, weights: Any, state: Any, batch: Chunk) -> Any:
-    """Value and gradient of a batch, as the mean of those of its parts."""
+    """Value and gradient of a batch: the mean over its parts."""
     if parts == 1:
         return slope(weights, state, batch)
     divided = jax.tree.map(lambda leaf: leaf.reshape(parts, -1, *leaf.shape[1:]), batch)
@@ -103,9 +103,9 @@ def in_parts(slope: Any, parts: int, weights: Any, state: Any, batch: Chunk) -> 
 
 
 def parts_of(architecture: networks.Architecture, chunk: Chunk, outputs: int, state: Any) -> int:
-    """Say into how many parts a batch is divided so that what is computed of one stays in the cache.
+    """Into how many parts a batch is divided, so that the intermediate results of one stay in the cache.
 
-    With batch normalisation it is one.
+    With batch normalisation it is one, since its statistics are those of the whole batch.
     """
     batch = chunk.label.shape[1]
     example = jax.tree.map(lambda leaf: np.zeros(leaf.shape[2:], leaf.dtype), chunk.x)
@@ -175,11 +175,11 @@ class History:
 
 
 class Trained(NamedTuple):
-    """An ensemble: networks and states with a leading axis of members, and how they came about.
+    """A trained ensemble: networks and states with a leading axis of members, and their history.
 
-    Raw outputs are to be multiplied by each member's `gain`: 1, or 0 for a member whose training never
-    improved on the offset alone. `log_odds` are those of the held-out draws, padding included, (members, n,
-    K), and `costs` their −log p(true model), (members, n).
+    Raw outputs must be multiplied by each member's `gain`: 1, or 0 for a member that did not improve on the
+    offset alone. `log_odds` are those of the held-out draws, padding included, (members, n, K), and `costs`
+    their −log p(true model), (members, n).
     """
 
     networks: Any
@@ -198,8 +198,11 @@ class Checkpoint(NamedTuple):
 
 
 @dataclass
-class _Record:
-    """One member's course: now, at its best, and the figures of each epoch (0 is before training)."""
+class _Course:
+    """One member's course: its present state, its best weights, and the figures of each epoch.
+
+    Epoch 0 is before training.
+    """
 
     member: Member
     best: Any
@@ -208,16 +211,48 @@ class _Record:
     scores: list[float]
 
     def finished(self, patience: int) -> bool:
+        """Say whether the score has not improved for so many epochs: then this member stops."""
         return len(self.scores) - 1 - self.best_epoch >= patience
 
     def note(self, loss: float, score: float) -> None:
-        # Weights that overflowed never come back; the best ones so far are kept.
+        """Add the figures of an epoch, and keep the weights if they are the best so far."""
+        # Weights that overflowed never recover; the best ones so far are kept.
         self.scores.append(score if np.isfinite(loss + score) else np.inf)
         self.losses.append(loss)
         if self.scores[-1] < self.scores[self.best_epoch]:
             self.best_epoch = len(self.scores) - 1
-            # Copied: the arrays of a running member are given back to the compiled function.
+            # Copied, because the compiled function reuses the memory of a running member.
             self.best = jax.tree.map(np.array, (self.member.average, self.member.state))
+
+
+@dataclass(frozen=True, eq=False)
+class _Judge:
+    """Scores weights on the held-out draws."""
+
+    program: Callable[..., jax.Array]
+    held_out: Chunk
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        return np.ravel(self.held_out.label)
+
+    @cached_property
+    def importance(self) -> np.ndarray:
+        """Weight of each held-out draw; 0 for padding."""
+        return np.ravel(self.held_out.weight).astype(np.float64)
+
+    def log_odds(self, gain: float, weights: Any, state: Any) -> np.ndarray:
+        """Log posterior odds of each held-out draw, (n, K), with raw outputs multiplied by `gain`."""
+        log_odds = np.asarray(self.program(gain, weights, state, self.held_out), np.float64)
+        return log_odds.reshape(len(self.labels), -1)
+
+    def costs(self, log_odds: np.ndarray) -> np.ndarray:
+        """−log p(true model) of each held-out draw, (n,)."""
+        return -log_softmax(log_odds, axis=1)[np.arange(len(self.labels)), self.labels]
+
+    def score(self, log_odds: np.ndarray) -> float:
+        """Mean cost of the held-out draws, in nats."""
+        return float(np.average(self.costs(log_odds), weights=self.importance))
 
 
 def train_ensemble(
@@ -235,9 +270,9 @@ def train_ensemble(
 ) -> Trained:
     """Train `members` networks from different initial weights on the same chunks.
 
-    Each member runs the same compiled function in a thread of its own. Members share nothing, so this keeps
-    every core busy where one large program over all members does not: measured on two cores, 1.7 times the
-    rate of a `vmap` over members, with half the compilation.
+    Each member runs the same compiled function in a thread of its own. Members share nothing, so all cores
+    are busy. One large program over all members would not do that: measured on two cores, threads reach 1.7
+    times the rate of a `vmap` over members, with half the compilation.
 
     Parameters
     ----------
@@ -259,52 +294,69 @@ def train_ensemble(
     if recipe.epochs is None:
         raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
     chunk = next(iter(source.epoch(0)))
-    held_out = jax.device_put(held_out)
     fixed, starts = _initialise(architecture, chunk.x, outputs, members, seed)
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
-    clock = time.perf_counter()
 
-    def member(weights: Any, state: Any) -> Member:
+    def begin(weights: Any, state: Any) -> Member:
         return Member(weights, state, optimiser.init(weights), weights, np.int32(0))
 
-    one = member(*starts[0])
-    parts = parts_of(architecture, chunk, outputs, one.state)
+    clock = time.perf_counter()
+    first, held_out = begin(*starts[0]), jax.device_put(held_out)
+    parts = parts_of(architecture, chunk, outputs, first.state)
     step = partial(train_chunk, fixed, loss, optimiser, recipe.average * source.steps, parts)
-    train = compiled(step, one, chunk, donate_argnums=0)
-    judge = compiled(partial(judge_chunk, fixed, loss), 1.0, one.weights, one.state, held_out)
+    train = compiled(step, first, chunk, donate_argnums=0)
+    judged = compiled(partial(judge_chunk, fixed, loss), 1.0, first.weights, first.state, held_out)
     compile_seconds = time.perf_counter() - clock
-    labels = np.ravel(held_out.label)
+    judge = _Judge(judged, held_out)
+    # With an offset, the offset alone is the start to beat. Without one, the initial weights mean nothing.
+    offset_odds = None if held_out.offset is None else judge.log_odds(0.0, first.weights, first.state)
+    score = np.inf if offset_odds is None else judge.score(offset_odds)
+    courses = [_Course(begin(*start), start, 0, [np.nan], [score]) for start in starts]
+    seconds = _resume(checkpoint, courses)
+    _run_epochs(courses, seconds, train, judge, source, recipe, checkpoint, progress)
+    weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(course.best for course in courses))
+    gain, log_odds = _accepted(courses, judge, offset_odds)
+    history = History(
+        _padded([course.losses for course in courses]),
+        _padded([course.scores for course in courses]),
+        np.array([course.best_epoch for course in courses]),
+        source.batch,
+        source.steps * source.batch,
+        np.array(seconds),
+        compile_seconds,
+    )
+    costs = np.stack([judge.costs(member_odds) for member_odds in log_odds])
+    return Trained(eqx.combine(weights, fixed), states, gain, log_odds, costs, history)
 
-    def costs(log_odds: np.ndarray) -> np.ndarray:
-        return -log_softmax(log_odds, axis=1)[np.arange(len(labels)), labels]
 
-    def odds(gain: float, weights: Any, state: Any) -> np.ndarray:
-        found = np.asarray(judge(gain, weights, state, held_out), np.float64)
-        return found.reshape(len(labels), -1)
+def _run_epochs(
+    courses: list[_Course],
+    seconds: list[float],
+    train: Callable[..., Any],
+    judge: _Judge,
+    source: Source,
+    recipe: Recipe,
+    checkpoint: Checkpoint | None,
+    progress: bool,
+) -> None:
+    """Train all members epoch by epoch, until each has stopped; `seconds` are those of the epochs done."""
 
-    def run(record: _Record, chunk: Chunk) -> float:
-        record.member, value = train(record.member, chunk)
-        return float(value)
+    def run(course: _Course, chunk: Chunk) -> float:
+        course.member, loss = train(course.member, chunk)
+        return float(loss)
 
-    def evaluate(record: _Record) -> float:
-        found = costs(odds(1.0, record.member.average, record.member.state))
-        return float(np.average(found, weights=importance))
+    def evaluate(course: _Course) -> float:
+        return judge.score(judge.log_odds(1.0, course.member.average, course.member.state))
 
-    importance = np.ravel(held_out.weight).astype(np.float64)
-    # Without an offset there is no start to beat: the initial weights say nothing.
-    before = None if held_out.offset is None else odds(0.0, one.weights, one.state)
-    score = np.inf if before is None else float(np.average(costs(before), weights=importance))
-    records = [_Record(member(*start), start, 0, [np.nan], [score]) for start in starts]
-    seconds = _resume(checkpoint, records)
-    draws = source.steps * source.batch
+    epochs, members, draws = recipe.epochs or 0, len(courses), source.steps * source.batch
     with (
         ThreadPoolExecutor(min(members, os.cpu_count() or 1)) as pool,
         ThreadPoolExecutor(1) as reader,
-        Progress("training", recipe.epochs * draws * members, enabled=progress) as bar,
+        Progress("training", epochs * draws * members, enabled=progress) as bar,
     ):
         done = draws * members * len(seconds)
-        for epoch in range(len(seconds), recipe.epochs):
-            active = [record for record in records if not record.finished(recipe.patience)]
+        for epoch in range(len(seconds), epochs):
+            active = [course for course in courses if not course.finished(recipe.patience)]
             if not active:
                 break
             clock = time.perf_counter()
@@ -312,36 +364,33 @@ def train_ensemble(
             for chunk in _ahead(reader, source.epoch(epoch)):
                 losses.append(list(pool.map(partial(run, chunk=chunk), active)))
                 done += chunk.label.size * len(active)
-                bar.update(done, **_fields(epoch, losses, records))
-            for record, value, score in zip(
-                active, np.mean(losses, axis=0), pool.map(evaluate, active), strict=True
-            ):
-                record.note(float(value), score)
-            bar.update(done, **_fields(epoch, losses, records))
+                bar.update(done, **_fields(epoch, losses, courses))
+            means = np.mean(losses, axis=0)
+            for course, loss, score in zip(active, means, pool.map(evaluate, active), strict=True):
+                course.note(float(loss), score)
+            bar.update(done, **_fields(epoch, losses, courses))
             seconds.append(time.perf_counter() - clock)
             if checkpoint is not None:
-                _keep(checkpoint, records, seconds)
-    weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(record.best for record in records))
-    best_epoch = np.array([record.best_epoch for record in records])
-    history = History(
-        _padded([record.losses for record in records]),
-        _padded([record.scores for record in records]),
-        best_epoch,
-        source.batch,
-        draws,
-        np.array(seconds),
-        compile_seconds,
-    )
-    gain = np.ones(members)
-    final = np.stack([odds(1.0, *record.best) for record in records])
-    if before is not None:
-        for i, mine in enumerate(final):
-            gained, error = weighted_mean(costs(before) - costs(mine), importance)
-            # Else it beats the offset alone by no more than chance would have it.
-            if gained < 2 * error:
-                gain[i], final[i] = 0.0, before
-    final_costs = np.stack([costs(mine) for mine in final])
-    return Trained(eqx.combine(weights, fixed), states, gain, final, final_costs, history)
+                _keep(checkpoint, courses, seconds)
+
+
+def _accepted(
+    courses: list[_Course], judge: _Judge, offset_odds: np.ndarray | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return each member's gain, (members,), and log-odds of the held-out draws, (members, n, K).
+
+    A member that does not beat the offset alone by two standard errors has learned nothing that is more than
+    chance: its gain is 0, and its log-odds are those of the offset.
+    """
+    gain = np.ones(len(courses))
+    log_odds = np.stack([judge.log_odds(1.0, *course.best) for course in courses])
+    if offset_odds is not None:
+        for i, member_odds in enumerate(log_odds):
+            improvement = judge.costs(offset_odds) - judge.costs(member_odds)
+            mean, error = weighted_mean(improvement, judge.importance)
+            if mean < 2 * error:
+                gain[i], log_odds[i] = 0.0, offset_odds
+    return gain, log_odds
 
 
 def weighted_mean(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
@@ -351,31 +400,32 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]
     return float(mean), float(error)
 
 
-def _keep(checkpoint: Checkpoint, records: list[_Record], seconds: list[float]) -> None:
+def _keep(checkpoint: Checkpoint, courses: list[_Course], seconds: list[float]) -> None:
+    """Write the state of all members to the checkpoint."""
     curves = {
-        "losses": _padded([record.losses for record in records]),
-        "scores": _padded([record.scores for record in records]),
-        "best_epoch": np.array([record.best_epoch for record in records]),
+        "losses": _padded([course.losses for course in courses]),
+        "scores": _padded([course.scores for course in courses]),
+        "best_epoch": np.array([course.best_epoch for course in courses]),
         "seconds": np.array(seconds),
     }
-    trees = [(record.member, record.best) for record in records]
+    trees = [(course.member, course.best) for course in courses]
     checkpoints.save(checkpoint.path, checkpoint.run, trees, curves)
 
 
-def _resume(checkpoint: Checkpoint | None, records: list[_Record]) -> list[float]:
-    """Set the records to what the checkpoint holds, if there is one: the seconds of each epoch done."""
-    trees = [(record.member, record.best) for record in records]
-    found = checkpoint and checkpoints.load(checkpoint.path, checkpoint.run, trees)
-    if not found:
+def _resume(checkpoint: Checkpoint | None, courses: list[_Course]) -> list[float]:
+    """Set the members to what the checkpoint holds, if any; return the seconds of each epoch done."""
+    trees = [(course.member, course.best) for course in courses]
+    state = checkpoint and checkpoints.load(checkpoint.path, checkpoint.run, trees)
+    if not state:
         return []
-    trees, curves = found
-    for record, (member, best), losses, scores, best_epoch in zip(
-        records, trees, curves["losses"], curves["scores"], curves["best_epoch"], strict=True
+    trees, curves = state
+    for course, (member, best), losses, scores, best_epoch in zip(
+        courses, trees, curves["losses"], curves["scores"], curves["best_epoch"], strict=True
     ):
         # NaN stands for epochs after a member had stopped; the first loss is NaN too.
-        seen = int(np.sum(~np.isnan(scores)))
-        record.member, record.best, record.best_epoch = member, best, int(best_epoch)
-        record.losses, record.scores = losses[:seen].tolist(), scores[:seen].tolist()
+        epochs = int(np.sum(~np.isnan(scores)))
+        course.member, course.best, course.best_epoch = member, best, int(best_epoch)
+        course.losses, course.scores = losses[:epochs].tolist(), scores[:epochs].tolist()
     return list(map(float, curves["seconds"]))
 
 
@@ -387,11 +437,11 @@ def _initialise(
     seeds = np.random.SeedSequence(seed).generate_state(members)
     built = [ensemble.initialise(architecture, example, outputs, key=jax.random.key(s)) for s in seeds]
     fixed = eqx.partition(built[0][0], eqx.is_inexact_array)[1]
-    # Equinox tells states apart by identity: all members take on the structure of the first.
+    # Equinox tells states apart by identity, so all members get the structure of the first.
     structure = jax.tree.structure((eqx.filter(built[0][0], eqx.is_inexact_array), built[0][1]))
     starts = []
     for network, state in built:
-        # NumPy's, because the compiled function takes back JAX's arrays, and the start may be the best.
+        # NumPy arrays: the compiled function reuses the memory of JAX arrays, and the start may be the best.
         parts = (eqx.filter(network, eqx.is_inexact_array), state)
         leaves = [np.array(leaf) for leaf in jax.tree.leaves(parts)]
         starts.append(jax.tree.unflatten(structure, leaves))
@@ -401,13 +451,13 @@ def _initialise(
 
 
 def _check_outputs(fixed: Any, weights: Any, state: Any, x: Any, outputs: int) -> None:
-    """Refuse a user's network that gives something else than `outputs` numbers."""
+    """Refuse a user's network that does not return `outputs` numbers."""
 
-    def one(mine: Any, own_state: Any) -> jax.Array:
+    def raw_outputs(weights: Any, state: Any) -> jax.Array:
         batch = jax.tree.map(lambda leaf: leaf[None], x)
-        return ensemble.apply(eqx.combine(mine, fixed), own_state, batch)[0]
+        return ensemble.apply(eqx.combine(weights, fixed), state, batch)[0]
 
-    shape = eqx.filter_eval_shape(one, weights, state).shape
+    shape = eqx.filter_eval_shape(raw_outputs, weights, state).shape
     if shape != (1, outputs):
         raise ValueError(
             f"the network gives outputs of shape {shape[1:]} for one draw; wanted ({outputs},). "
@@ -428,8 +478,9 @@ def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chun
         yield chunk
 
 
-def _fields(epoch: int, losses: list[list[float]], records: list[_Record]) -> dict[str, str]:
-    score = np.mean([record.scores[-1] for record in records])
+def _fields(epoch: int, losses: list[list[float]], courses: list[_Course]) -> dict[str, str]:
+    """Return what the progress bar says."""
+    score = np.mean([course.scores[-1] for course in courses])
     held_out = f"{score:.5f}" if np.isfinite(score) else "-"
     return {"epoch": str(epoch + 1), "loss": f"{np.mean(losses[-1]):.5f}", "held-out": held_out}
 

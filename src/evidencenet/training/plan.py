@@ -1,12 +1,9 @@
-"""Choose how to train by evidence: plans are tried on few draws and judged by their held-out score."""
+"""`Plan`: all that is chosen before training."""
 
 from dataclasses import dataclass, fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evidencenet import losses, networks
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -16,15 +13,15 @@ class Plan:
     Parameters
     ----------
     network, loss
-        What is trained.
+        What is trained, and by which loss.
     squash
         Whether inputs are scaled by asinh.
-    whiten
-        Whether correlations of the inputs are taken out.
     baseline
-        Whether the networks correct Gaussians.
+        Whether the networks correct the Gaussian baseline.
     weight_decay
         None is the usual one of the network.
+    whiten
+        Whether correlations of the inputs are removed.
     """
 
     network: networks.Architecture
@@ -36,18 +33,18 @@ class Plan:
 
     def __str__(self) -> str:
         parts = [
-            _short(self.network),
+            _short_name(self.network),
             "asinh" if self.squash else "standardised",
             *(["whitened"] if self.whiten else []),
-            _short(self.loss),
+            _short_name(self.loss),
             *(["on Gaussians"] if self.baseline else []),
             *([] if self.weight_decay is None else [f"weight decay {self.weight_decay:g}"]),
         ]
         return ", ".join(parts)
 
 
-def _short(thing: Any) -> str:
-    """Name a network or loss, with those of its settings that are not the usual ones."""
+def _short_name(thing: Any) -> str:
+    """Name a network or loss, with those of its settings that differ from the defaults."""
     if not is_dataclass(thing) or isinstance(thing, type):
         return str(getattr(thing, "__name__", type(thing).__name__))
     values = [(item, getattr(thing, item.name)) for item in fields(thing)]

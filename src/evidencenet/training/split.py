@@ -1,4 +1,4 @@
-"""Draws on their way to the networks: split, scaled, augmented, and with what is known beforehand."""
+"""Split draws into training draws and held-out draws."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,42 +11,62 @@ from evidencenet.training.gaussians import LARGEST, SMALLEST, covariance
 from evidencenet.training.scaling import Scaling, has_outliers
 
 Augment = Callable[[np.random.Generator, Data], Data]
+
+# More held-out draws would cost training draws and time, and a score is known to about 0.002 nats with these.
 _MOST_HELD_OUT = 50_000
-_OUTLIER_DRAWS = 10_000
-# Ratio of variances above which combinations of numbers are taken for unlike.
+# Outliers and correlations show in this many draws. They decide only which scalings are tried.
+_SAMPLE = 10_000
+# Whitening is tried if the variances of two combinations of the numbers differ by more than this factor
+# (docs/decisions.md, "Choice by evidence").
 _CORRELATED = 100.0
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """Draws of K models, split into training and held-out ones.
+    """Draws of K models, split into training draws and held-out draws.
 
     Parameters
     ----------
     x, model, weight
         All draws, each (n, ...): data, label, and importance weight.
     counts
-        Of each model, shape (K,).
-    training, testing
-        Positions of the training and of the held-out draws.
+        Number of draws of each model, shape (K,).
+    training_rows, held_out_rows
+        Positions of the training draws and of the held-out draws.
     augment
-        A random symmetry, or None.
+        A random symmetry of the problem, or None.
+    known
+        Log-odds of each draw against model 0 that are known beforehand, apart from the training shares,
+        shape (n, K); or None. The networks learn what is missing.
     """
 
     x: Data
     model: np.ndarray
     weight: np.ndarray
     counts: np.ndarray
-    training: np.ndarray
-    testing: np.ndarray
+    training_rows: np.ndarray
+    held_out_rows: np.ndarray
     augment: Augment | None
+    known: np.ndarray | None = None
 
     @staticmethod
-    def of(sims: Simulations, held_out: float, augment: Augment | None, seed: int) -> "Draws":
-        """Split simulations."""
-        training, testing = _split(sims, held_out, seed)
+    def split(sims: Simulations, held_out: float, augment: Augment | None, seed: int) -> "Draws":
+        """Split simulations at random, each model in the same proportion.
+
+        Parameters
+        ----------
+        sims
+            Draws of two models or more.
+        held_out
+            Fraction of the draws to hold out, at most 50,000 draws in all.
+        augment
+            A random symmetry of the problem, or None.
+        seed
+            Seed of the split.
+        """
+        training_rows, held_out_rows = _split_rows(sims, held_out, seed)
         weight = sims.weights.astype(np.float32)
-        return Draws(sims.x, sims.model, weight, np.array(sims.counts), training, testing, augment)
+        return Draws(sims.x, sims.model, weight, np.array(sims.counts), training_rows, held_out_rows, augment)
 
     @property
     def example(self) -> Data:
@@ -60,35 +80,46 @@ class Draws:
 
     @property
     def log_shares(self) -> np.ndarray:
-        """Log of each model's share of the draws, (K,)."""
+        """Training shares: the log of each model's share of the draws, (K,)."""
         shares: np.ndarray = np.log(self.counts / self.counts.sum())
         return shares
 
     @property
     def log_odds(self) -> np.ndarray:
-        """Log of the ratio of each model's share to that of the first, (K,)."""
+        """Log of the ratio of each model's share to that of model 0, (K,)."""
         return self.log_shares - self.log_shares[0]
 
     def few(self, number: int) -> "Draws":
-        """Leave out all training draws but so many."""
-        return replace(self, training=self.training[:number])
+        """Keep only the first `number` training draws, which are a random sample."""
+        return replace(self, training_rows=self.training_rows[:number])
 
-    def held_out(self) -> tuple[Data, np.ndarray]:
+    def halves(self, seed: int) -> tuple["Draws", "Draws"]:
+        """Divide the training draws at random into two halves, each with half of every model's draws."""
+        order = np.random.default_rng(seed).permutation(len(self.training_rows))
+        order = order[np.argsort(self.model[self.training_rows[order]], kind="stable")]
+        # Sorted, so that each half keeps the order of all training draws, which is random already.
+        first, second = (
+            replace(self, training_rows=self.training_rows[np.sort(order[i::2])]) for i in (0, 1)
+        )
+        return first, second
+
+    def held_out_draws(self) -> tuple[Data, np.ndarray]:
         """Return the held-out draws and their models."""
-        return map_arrays(lambda array: array[self.testing], self.x), self.model[self.testing]
+        return map_arrays(lambda array: array[self.held_out_rows], self.x), self.model[self.held_out_rows]
 
     def held_out_log_k(self, log_odds: np.ndarray) -> np.ndarray:
-        """Return log K against model 0 of the held-out draws, (n, K): the mean of members.
+        """Return log K against model 0 of the held-out draws, (n, K): the mean over members.
 
-        Their log-odds, (members, ..., K), may have rows more, of padding.
+        The members' log-odds, (members, rows, K), may have padding rows at the end.
         """
-        mean: np.ndarray = log_odds[:, : len(self.testing)].mean(axis=0)
-        return mean - self.log_odds
+        mean: np.ndarray = log_odds[:, : len(self.held_out_rows)].mean(axis=0)
+        log_k = mean - self.log_odds
+        return log_k if self.known is None else log_k - self.known[self.held_out_rows]
 
     def of_equal_weight(self, rows: np.ndarray, most: int | None = None) -> np.ndarray:
-        """Thin draws so that those that stay, at most so many of each model, stand for the weighted models.
+        """Thin weighted draws to draws of equal weight, at most `most` of each model.
 
-        Each stays with a chance in proportion to its weight; of draws of equal weight, all stay.
+        Each draw stays with a probability in proportion to its weight. Draws of equal weight all stay.
         """
         model = self.model[rows]
         keep = thinned(model, self.weight[rows], np.random.default_rng(0))
@@ -99,29 +130,21 @@ class Draws:
 
     def has_outliers(self) -> bool:
         """Say whether some numbers often lie far out."""
-        return has_outliers(map_arrays(lambda array: array[self.training[:_OUTLIER_DRAWS]], self.x))
+        return has_outliers(map_arrays(lambda array: array[self.training_rows[:_SAMPLE]], self.x))
 
     def is_correlated(self) -> bool:
-        """Say whether the numbers of a draw are correlated so much that networks may see little else.
+        """Say whether the numbers of a draw are so correlated that networks may see little else.
 
-        That is, whether some combination of them varies a hundred times as much as another, constants apart.
-        Draws with masks, or of very many numbers, are left as they are.
+        That is, whether some combination of them varies a hundred times as much as another. Numbers that
+        never vary do not count. Draws with masks, or of very many numbers, are never called correlated.
         """
         if self.features > LARGEST or any(array.dtype == bool for array in arrays_of(self.x)):
             return False
-        some = map_arrays(lambda array: array[self.training[:_OUTLIER_DRAWS]], self.x)
-        # Squashed, so that single outliers do not decide.
-        value = np.linalg.eigvalsh(covariance(Scaling.fit(some, squash=True)(some)))
-        varying = value[value > SMALLEST * value[-1]]
+        sample = map_arrays(lambda array: array[self.training_rows[:_SAMPLE]], self.x)
+        # asinh, so that single outliers do not decide.
+        variances = np.linalg.eigvalsh(covariance(Scaling.fit(sample, squash=True)(sample)))
+        varying = variances[variances > SMALLEST * variances[-1]]
         return len(varying) > 1 and bool(varying[-1] > _CORRELATED * varying[0])
-
-    def halves(self, seed: int) -> tuple["Draws", "Draws"]:
-        """Divide the training draws at random into two, each with half of those of each model."""
-        order = np.random.default_rng(seed).permutation(len(self.training))
-        order = order[np.argsort(self.model[self.training[order]], kind="stable")]
-        # In the order they had, which is a random one already.
-        first, second = (replace(self, training=self.training[np.sort(order[i::2])]) for i in (0, 1))
-        return first, second
 
 
 def augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:
@@ -139,23 +162,23 @@ def augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:
     if len(arrays_of(changed)[0]) != rows:
         raise ValueError(f"augment returned {len(arrays_of(changed)[0])} draws for {rows}; wanted as many.")
     if not all(np.isfinite(array).all() for array in arrays_of(changed)):
-        raise ValueError("augment returned NaN or infinity for draws that hold none.")
+        raise ValueError("augment returned NaN or infinity for draws that have neither.")
     return changed
 
 
-def _split(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Positions of training and held-out draws, each model in the same proportion, in random order."""
+def _split_rows(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of training draws and held-out draws, each model in the same proportion, in random order."""
     rng = np.random.default_rng(seed)
     fraction = min(fraction, _MOST_HELD_OUT / len(sims))
-    training, testing = [], []
+    training_rows, held_out_rows = [], []
     for k, name in enumerate(sims.names):
-        mine = rng.permutation(np.flatnonzero(sims.model == k))
-        size = round(fraction * len(mine))
-        if not 0 < size < len(mine):
+        shuffled = rng.permutation(np.flatnonzero(sims.model == k))
+        size = round(fraction * len(shuffled))
+        if not 0 < size < len(shuffled):
             raise ValueError(
-                f"model {name!r} has {len(mine)} draws, too few to keep a fraction of {fraction:.2g} "
+                f"model {name!r} has {len(shuffled)} draws, too few to hold out a fraction of {fraction:.2g} "
                 "for early stopping. Simulate more."
             )
-        testing.append(mine[:size])
-        training.append(mine[size:])
-    return rng.permutation(np.concatenate(training)), rng.permutation(np.concatenate(testing))
+        held_out_rows.append(shuffled[:size])
+        training_rows.append(shuffled[size:])
+    return rng.permutation(np.concatenate(training_rows)), rng.permutation(np.concatenate(held_out_rows))

@@ -1,0 +1,90 @@
+"""`Trainer`: what all trainings of one call of `train` share."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from evidencenet import networks
+from evidencenet.networks import ensemble
+from evidencenet.training.inputs import Inputs
+from evidencenet.training.loop import Checkpoint, Trained, train_ensemble
+from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """Trains networks for any plan: trials, the final ensemble, and halves of the draws.
+
+    Parameters
+    ----------
+    outputs
+        How many raw outputs the networks have.
+    recipe
+        As the user gave it; what it leaves open is filled in for each training.
+    order_seed, weights_seed
+        Seeds of the order of the draws, and of the initial weights.
+    """
+
+    outputs: int
+    recipe: Recipe
+    order_seed: int
+    weights_seed: int
+
+    def fit(
+        self,
+        inputs: Inputs,
+        recipe: Recipe,
+        members: int = 1,
+        *,
+        progress: bool = False,
+        checkpoint: Checkpoint | None = None,
+    ) -> Trained:
+        """Train an ensemble by a recipe that is filled in."""
+        return train_ensemble(
+            inputs.plan.network,
+            self.outputs,
+            inputs.plan.loss,
+            inputs.source(recipe, self.order_seed),
+            inputs.held_out_chunk(),
+            recipe,
+            members=members,
+            seed=self.weights_seed,
+            progress=progress,
+            checkpoint=checkpoint,
+        )
+
+    def fit_one(self, inputs: Inputs, rng: np.random.Generator) -> np.ndarray:
+        """Train one network with seeds of its own; return log K of the held-out draws, (n, K)."""
+        # The batch that the user named may be larger than these draws, which may be half of all.
+        batch, rows = self.recipe.batch, len(inputs.draws.training_rows)
+        order_seed, weights_seed = (int(number) for number in rng.integers(2**31, size=2))
+        trainer = replace(
+            self,
+            recipe=replace(self.recipe, batch=batch and min(batch, rows)),
+            order_seed=order_seed,
+            weights_seed=weights_seed,
+        )
+        return inputs.draws.held_out_log_k(trainer.fit(inputs, trainer.sized(inputs)).log_odds)
+
+    def sized(self, inputs: Inputs, most: float = MOST_OPERATIONS, *, fewest: int = 3) -> Recipe:
+        """Fill in what the recipe leaves open: by the draws, the plan, and the arithmetic allowed.
+
+        Parameters
+        ----------
+        inputs
+            What will be trained on.
+        most
+            Arithmetic that one member may take.
+        fewest
+            Epochs that are trained whatever they take.
+        """
+        plan = inputs.plan
+        decay = self.recipe.weight_decay if plan.weight_decay is None else plan.weight_decay
+        return replace(self.recipe, weight_decay=decay).for_draws(
+            len(inputs.draws.training_rows),
+            operations=ensemble.operations(plan.network, inputs.draws.example, self.outputs),
+            most=most,
+            fewest=fewest,
+            shared=networks.shares_weights(plan.network),
+            exchangeable=networks.is_exchangeable(plan.network),
+        )
