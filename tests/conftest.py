@@ -75,3 +75,10 @@ def normed(small: Case) -> Case:
 def rms(values: np.ndarray) -> float:
     """Root mean square."""
     return float(np.sqrt(np.mean(np.square(values))))
+
+
+def shifted(seed: int, n0: int, n1: int, shift: float) -> tuple[np.ndarray, np.ndarray]:
+    """Draw from N(0, 1) or N(shift, 1), and return the exact log K, shift·x − shift²/2, and the labels."""
+    labels = np.repeat([0, 1], [n0, n1])
+    x = np.random.default_rng(seed).normal(size=n0 + n1) + shift * labels
+    return shift * x - shift**2 / 2, labels

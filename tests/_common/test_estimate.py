@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.stats import beta
 
-from evidencenet._common.estimate import Estimate, fraction
+from evidencenet._common.estimate import Estimate, fraction, rank_p_value
 
 
 def test_an_estimate_is_a_number_and_prints_with_its_error() -> None:
@@ -26,3 +27,25 @@ def test_the_error_of_a_fraction_is_that_of_its_posterior() -> None:
     assert isinstance(fraction(1, 2).value, float)
     assert np.isnan(fraction(0, 0).value)
     assert np.isnan(fraction(0, 0).error)
+
+
+def test_rank_p_value_by_counting():
+    rng = np.random.default_rng(8)
+    reference, value = rng.integers(5, size=30).astype(float), np.arange(-1.0, 7.0).reshape(2, 4)
+    expected = (1 + (reference >= value[..., None]).sum(axis=-1)) / 31
+    assert rank_p_value(value, reference) == pytest.approx(expected)
+    assert rank_p_value(2.0, reference).shape == ()
+
+
+def test_rank_p_value_is_uniform_for_reference_draws_and_small_for_others():
+    rng = np.random.default_rng(9)
+    reference, value = rng.normal(size=2000), rng.normal(size=2000)
+    assert stats.kstest(rank_p_value(value, reference), "uniform").pvalue > 1e-3
+    assert stats.kstest(rank_p_value(value + 0.5, reference), "uniform").pvalue < 1e-6
+
+
+def test_bad_rank_p_value():
+    with pytest.raises(ValueError, match="one-dimensional and not empty"):
+        rank_p_value(1.0, [])
+    with pytest.raises(ValueError, match="NaN"):
+        rank_p_value(np.nan, [1.0])

@@ -4,14 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from conftest import shifted
 from evidencenet.checks.coverage import coverage
-
-
-def shifted(seed, n0, n1, shift):
-    """Draw from N(0, 1) or N(shift, 1); the exact log K is shift·x − shift²/2."""
-    labels = np.repeat([0, 1], [n0, n1])
-    x = np.random.default_rng(seed).normal(size=n0 + n1) + shift * labels
-    return shift * x - shift**2 / 2, labels
 
 
 def widened(seed, n0, n1, extra):

@@ -1,5 +1,7 @@
 """The documentation: code prints what is shown, commands exist, every page and name has its place."""
 
+import ast
+import json
 import re
 from pathlib import Path
 
@@ -11,8 +13,7 @@ from pages import DOCS, ROOT, commands, fault, figures, links, programs, run, wo
 PAGES = sorted(DOCS.rglob("*.md"))
 NAMED = [str(page.relative_to(DOCS).with_suffix("")) for page in PAGES]
 TEXT = {name: page.read_text(encoding="utf-8") for name, page in zip(NAMED, PAGES, strict=True)}
-# The pages of questions have a file of tests of their own.
-WITH_CODE = [name for name in NAMED if programs(TEXT[name]) and not name.startswith("questions/")]
+WITH_CODE = [name for name in NAMED if programs(TEXT[name])]
 NAVIGATION = re.findall(r"([\w/.-]+\.(?:md|ipynb))$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE)
 
 
@@ -93,3 +94,50 @@ def test_what_is_wrong_is_noticed(tmp_path: Path) -> None:
 def test_commands_that_do_not_exist_are_noticed(line: str, complaint: str) -> None:
     found = [fault(command) for command in commands(f"```text\n{line}\nits output\n```\n")]
     assert "".join(found) == complaint
+
+
+# --- The tutorial notebook -------------------------------------------------------------------------------
+
+
+NOTEBOOK = DOCS / "tutorial.ipynb"
+CELLS = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+CODE = ["".join(cell["source"]) for cell in CELLS if cell["cell_type"] == "code"]
+
+
+def test_the_tutorial_is_kept_without_what_running_it_adds() -> None:
+    for cell in CELLS:
+        assert cell.get("outputs", []) == []
+        assert cell.get("execution_count") is None
+    assert len({cell["id"] for cell in CELLS}) == len(CELLS)
+    assert NOTEBOOK.stat().st_size < 20_000
+
+
+def test_the_tutorial_uses_names_that_exist() -> None:
+    tree = ast.parse("\n".join(CODE))
+    named = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "en"
+    }
+    assert {"Model", "simulate", "train", "validate", "write_report", "load"} <= named
+    assert all(hasattr(en, name) for name in named)
+
+
+def test_the_tutorial_begins_and_ends_with_words() -> None:
+    assert CELLS[0]["cell_type"] == CELLS[-1]["cell_type"] == "markdown"
+    assert "".join(CELLS[0]["source"]).startswith("# ")
+
+
+# --- Pages of questions ----------------------------------------------------------------------------------
+
+
+def test_there_is_a_page_for_each_question() -> None:
+    names = {page.stem for page in PAGES if page.parent.name == "questions"}
+    assert names >= {
+        "new-prior",
+        "failed-draws",
+        "hypothesis-test",
+        "predictive-test",
+        "forecast",
+        "several-observations",
+    }

@@ -1,0 +1,64 @@
+"""The validated range: the log K that draws of both models reach."""
+
+import numpy as np
+import pytest
+
+from conftest import shifted
+from evidencenet.checks.range import validated_range
+
+
+def test_validated_range_by_counting():
+    log_k, labels = shifted(4, 5000, 3000, 1.0)
+    found = validated_range(log_k, labels, least=10)
+    for model in (0, 1):
+        assert np.sum(log_k[labels == model] >= found.high) >= 10
+        assert np.sum(log_k[labels == model] <= found.low) >= 10
+    assert np.sum(log_k[labels == 0] >= found.high) == 10
+    assert np.sum(log_k[labels == 1] <= found.low) == 10
+    assert found.n == (5000, 3000)
+    # K > e^L has a probability of at most e^−L under model 0, so ten of 5000 draws lie below log 500.
+    assert 0 < found.high < np.log(500)
+    assert found.contains([found.low, 0.0, found.high, 50.0, -50.0, np.nan]).tolist() == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert "vouched for by 5,000 + 3,000" in str(found)
+
+
+def test_validated_range_grows_with_draws():
+    few, many = (validated_range(*shifted(5, n, n, 2.0)) for n in (1000, 100_000))
+    assert many.low < few.low < 0 < few.high < many.high
+
+
+@pytest.mark.parametrize("given", [shifted(6, 500, 500, 20.0), shifted(6, 9, 500, 1.0)])
+def test_validated_range_can_be_empty(given):
+    found = validated_range(*given)
+    assert found.empty
+    assert (found.low, found.high) == (0.0, 0.0)
+    assert not found.contains(0.0)
+    assert str(found).startswith("No log K")
+
+
+def test_validated_range_of_models_that_cannot_be_told_apart():
+    found = validated_range(np.zeros(40), np.arange(40) % 2)
+    assert (found.low, found.high, found.empty) == (0.0, 0.0, False)
+    assert found.contains(0.0)
+    assert not found.contains(0.1)
+
+
+def test_what_a_range_confirms():
+    found = validated_range(*shifted(4, 5000, 3000, 1.0))
+    assert [found.confirmed(x) for x in (-99.0, 0.5, 99.0)] == [found.low, 0.5, found.high]
+    assert (found.reversed().low, found.reversed().n) == (-found.high, (3000, 5000))
+    assert np.isnan(validated_range(*shifted(6, 9, 500, 1.0)).confirmed(1.0))
+
+
+def test_bad_range():
+    with pytest.raises(ValueError, match="least must be at least 1, got 0"):
+        validated_range([0.0, 1.0], [0, 1], least=0)
+    with pytest.raises(ValueError, match="NaN"):
+        validated_range([0.0, np.nan], [0, 1])
