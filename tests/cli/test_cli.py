@@ -333,7 +333,7 @@ def test_folders_that_are_not_ours_are_left_alone(folder: Folder, tmp_path: Path
     (tmp_path / "mine.zarr").mkdir()
     (tmp_path / "mine.zarr" / "thesis.tex").write_text("all of it")
     said = refused("simulate", folder.spec, "--n", 100, "--out", tmp_path / "mine.zarr", "--force")
-    assert "was not written by evidencenet; it is left as it is" in said
+    assert "was not written by evidencenet; it was not changed" in said
     assert (tmp_path / "mine.zarr" / "thesis.tex").read_text() == "all of it"
 
 

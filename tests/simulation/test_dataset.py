@@ -204,9 +204,9 @@ def test_sum_says_what_differs() -> None:
         sims + Simulations({"y": x}, model, sims.names)
     with pytest.raises(ValueError, match="one has log_weight and the other has not"):
         sims + example(weighted=True)
-    with pytest.raises(ValueError, match="the parameters kept differ"):
+    with pytest.raises(ValueError, match="the parameters differ in what they hold"):
         sims + example(parameters=True)
-    with pytest.raises(ValueError, match="the parameters kept differ"):
+    with pytest.raises(ValueError, match="the parameters differ in what they hold"):
         example(parameters=True) + Simulations(x, model, sims.names, parameters=(None, np.zeros(1)))
     with pytest.raises(TypeError):
         sims + 1

@@ -197,7 +197,7 @@ def test_what_is_not_data(given: Any, error: type[BaseException], message: str) 
             Model("scalar", prior=lambda rng, n: 1.0, simulate=lambda rng, t: t),
             "prior returned a single number",
         ),
-        (Model("none", lambda rng, n: None), "'none': simulate returned something else than data.*got None"),
+        (Model("none", lambda rng, n: None), "'none': simulate did not return data.*got None"),
         (Model("objects", lambda rng, n: np.array([None] * n)), "'objects': .*dtype object"),
         (
             Model("dicts", prior=lambda rng, n: [{"a": 1}] * n, simulate=lambda rng, t: t),

@@ -1,4 +1,7 @@
-"""Batches of data: an array, or a dict of arrays, with one row per draw."""
+"""Batches of data: an array, or a dict of arrays, with one row per draw.
+
+First what a user gives is turned into data, then come functions that work on all arrays of a batch at once.
+"""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -8,7 +11,8 @@ import numpy as np
 
 Data = np.ndarray | dict[str, np.ndarray]
 Parameters = np.ndarray | dict[str, np.ndarray] | tuple[np.ndarray, ...]
-# Large enough that NumPy's cost per call vanishes, small enough to stay in the processor's cache.
+# Numbers in a block, 2 MB of float64: large enough that NumPy's cost per call (about 1 µs) does not count,
+# small enough to stay in the processor's cache.
 _VALUES_PER_BLOCK = 2**18
 
 
@@ -32,15 +36,37 @@ def as_data(x: Any) -> Data:
     return arrays
 
 
+def with_draws(x: Any, example: Data) -> Any:
+    """Give a single observation its first axis."""
+    if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
+        return x
+    try:
+        same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
+    except ValueError:  # rows that differ in length, which as_data explains
+        return x
+    if not all(same.values() if isinstance(same, dict) else [same]):
+        return x
+    return map_arrays(lambda value: plain_array(value)[None], x)
+
+
+def plain_array(value: Any) -> np.ndarray:
+    """Return an array as NumPy sees it; a masked one is refused, since it would lose its mask."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            "a masked array would lose its mask; give a dict of the values and of the mask as a boolean array"
+        )
+    return np.asarray(value)
+
+
 def arrays_of(tree: Data | Parameters) -> Sequence[np.ndarray]:
-    """All arrays of some data or parameters."""
+    """Return all arrays of a batch of data or parameters."""
     if isinstance(tree, dict):
         return list(tree.values())
     return tree if isinstance(tree, tuple) else [tree]
 
 
 def map_arrays(function: Callable[..., Any], tree: Any, *others: Any) -> Any:
-    """Apply a function to each array of some data or parameters (with the matching arrays of others)."""
+    """Apply a function to each array of a batch (together with the matching arrays of other batches)."""
     if isinstance(tree, dict):
         return {key: function(array, *(other[key] for other in others)) for key, array in tree.items()}
     if isinstance(tree, tuple):
@@ -76,10 +102,32 @@ def finite_rows(array: np.ndarray) -> np.ndarray:
     step = max(1, _VALUES_PER_BLOCK // max(1, array.size // max(1, len(array))))
     for start in range(0, len(array), step):
         block = np.isfinite(array[start : start + step])
-        # Almost every block is finite as a whole, and asking that first is faster.
+        # Almost every block is finite as a whole, and it is faster to test that first.
         if not block.all():
             finite[start : start + step] = block.reshape(len(block), -1).all(axis=1)
     return finite
+
+
+def index_of(model: int | str, names: Sequence[str]) -> int:
+    """Return the label of a model given by its label or its name."""
+    if isinstance(model, str):
+        if model not in names:
+            raise ValueError(f"there is no model {model!r}; the models are {', '.join(map(repr, names))}")
+        return list(names).index(model)
+    if isinstance(model, bool):
+        raise TypeError(f"a model is given by its number or name, not by {model!r}")
+    try:
+        index = operator.index(model)
+    except TypeError:
+        raise TypeError(f"a model is given by its number or name, not by {model!r}") from None
+    if not 0 <= index < len(names):
+        raise ValueError(f"there is no model {model}; the models are 0 to {len(names) - 1}")
+    return index
+
+
+def kind_of(value: Any) -> str:
+    """Name the type of something, for messages."""
+    return "None" if value is None else f"a {type(value).__name__}"
 
 
 def _as_numbers(value: Any, what: str) -> np.ndarray:
@@ -101,47 +149,3 @@ def _as_numbers(value: Any, what: str) -> np.ndarray:
     if array.ndim == 0:
         raise ValueError(f"{what} is a single number; wanted one row per draw")
     return array[:, None] if array.ndim == 1 else array
-
-
-def plain_array(value: Any) -> np.ndarray:
-    """Return an array as NumPy sees it; a masked one is refused, since it would lose its mask."""
-    if isinstance(value, np.ma.MaskedArray):
-        raise TypeError(
-            "a masked array would lose its mask; give a dict of the values and of the mask as a boolean array"
-        )
-    return np.asarray(value)
-
-
-def kind_of(value: Any) -> str:
-    """Name the type of something, for messages."""
-    return "None" if value is None else f"a {type(value).__name__}"
-
-
-def index_of(model: int | str, names: Sequence[str]) -> int:
-    """Return the label of a model given by its label or its name."""
-    if isinstance(model, str):
-        if model not in names:
-            raise ValueError(f"there is no model {model!r}; the models are {', '.join(map(repr, names))}")
-        return list(names).index(model)
-    if isinstance(model, bool):
-        raise TypeError(f"a model is given by its number or name, not by {model!r}")
-    try:
-        index = operator.index(model)
-    except TypeError:
-        raise TypeError(f"a model is given by its number or name, not by {model!r}") from None
-    if not 0 <= index < len(names):
-        raise ValueError(f"there is no model {model}; the models are 0 to {len(names) - 1}")
-    return index
-
-
-def with_draws(x: Any, example: Data) -> Any:
-    """Give a single observation its first axis."""
-    if isinstance(x, dict) != isinstance(example, dict) or (isinstance(x, dict) and set(x) != set(example)):
-        return x
-    try:
-        same = map_arrays(lambda wanted, given: np.shape(given) == wanted.shape, example, x)
-    except ValueError:  # rows that differ in length, which as_data explains
-        return x
-    if not all(same.values() if isinstance(same, dict) else [same]):
-        return x
-    return map_arrays(lambda value: plain_array(value)[None], x)

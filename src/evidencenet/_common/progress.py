@@ -1,4 +1,4 @@
-"""A progress display: a bar on a terminal or in a notebook, sparse lines in a log file."""
+"""A progress display: a bar on a terminal or in a notebook, a few lines in a log file."""
 
 import importlib
 import sys
@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     import rich.console
     import rich.progress
 
+# In a log file: an hour of work leaves 360 lines.
 _SECONDS_BETWEEN_LINES = 10.0
-# A notebook keeps only the last state of a bar, but each one is a message to the browser.
+# In a notebook, where each change is a message to the browser: four a second look smooth.
 _SECONDS_BETWEEN_CELLS = 0.25
 
 
@@ -21,10 +22,10 @@ class Progress:
     """Show how far a long computation has come.
 
     On a terminal this is a bar on standard error with the percentage, the fields given to `update`, the speed
-    and the time left; in Jupyter the same, as one output that is replaced as it grows, and in the end by a
-    line. Where standard error is a file or a pipe it is a first line, then at most one line every ten
-    seconds, and a last line with the total time and speed. An exception inside the block restores the
-    terminal and propagates.
+    and the time left. In Jupyter it is the same bar as one output, which a line of text replaces in the end.
+    If standard error is a file or a pipe, there is a first line, then at most one line every ten seconds,
+    and a last line with the total time and speed. An exception inside the block restores the terminal and is
+    raised again.
 
     Parameters
     ----------
@@ -75,7 +76,7 @@ class Progress:
         return self
 
     def update(self, done: int, **fields: str) -> None:
-        """Say that `done` of the items are done (counted from the start), with texts to show beside."""
+        """Tell that `done` items are done, counted from the start; `fields` are shown beside the bar."""
         if not self._enabled:
             return
         self._done = done
@@ -85,7 +86,7 @@ class Progress:
             return
         task = self._bar.tasks[0]
         self._bar.update(task.id, completed=done, fields=self._fields)
-        # On the way the speed of the last half minute, in the end that of the whole.
+        # While it runs, the speed of the last half minute; at the end, the mean speed.
         elapsed = self._clock() - self._start
         speed = task.speed if done < self._total or elapsed == 0 else done / elapsed
         self._bar.update(task.id, speed=humanise(speed) + "/s" if speed else "")
@@ -104,7 +105,7 @@ class Progress:
         if self._cell is None:
             self._write(line, self._fields)
         else:
-            self._cell.update({"text/plain": self._told(line, self._fields)}, raw=True)
+            self._cell.update({"text/plain": self._text(line, self._fields)}, raw=True)
 
     def _update_lines(self) -> None:
         now = self._clock()
@@ -125,17 +126,17 @@ class Progress:
         return f", {humanise(self._done / elapsed)}/s" if elapsed > 0 and self._done else ""
 
     def _write(self, *parts: str) -> None:
-        print(self._told(*parts), file=sys.stderr, flush=True)
+        print(self._text(*parts), file=sys.stderr, flush=True)
 
-    def _told(self, *parts: str) -> str:
+    def _text(self, *parts: str) -> str:
         return f"{self._title}: " + "  ".join(part for part in parts if part)
 
     def _as_bundle(self, *parts: str) -> dict[str, str]:
-        """Return a bar as HTML, and a line for those who show no HTML."""
-        text = self._told(*parts)
+        """Return a bar as HTML, and a line of text for programs that cannot show HTML."""
+        line = self._text(*parts)
         style = "width:12em;margin-right:1em;vertical-align:middle"
         bar = f'<progress value="{self._done}" max="{max(self._total, 1)}" style="{style}"></progress>'
-        return {"text/plain": text, "text/html": f"<div>{bar}{escape(text)}</div>"}
+        return {"text/plain": line, "text/html": f"<div>{bar}{escape(line)}</div>"}
 
 
 def humanise(number: float) -> str:
@@ -178,7 +179,7 @@ def _terminal_bar(console: "rich.console.Console", clock: Callable[[], float]) -
 
 
 def _notebook_cell(bundle: dict[str, str]) -> Any:
-    """Show the first state in the notebook, and return the handle by which to replace it."""
-    # Rich's own display needs ipywidgets, and without them draws nothing. Imported by name: IPython is there
-    # in a notebook, and nowhere else.
+    """Show the first state in the notebook, and return the handle that can replace it."""
+    # Rich's own display needs ipywidgets, and shows nothing without them. IPython is imported by name because
+    # it is installed only where notebooks are.
     return importlib.import_module("IPython.display").display(bundle, raw=True, display_id=True)

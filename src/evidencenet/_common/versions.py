@@ -1,4 +1,4 @@
-"""Which software made a result: what is needed, beside seed and settings, to make it again."""
+"""The versions of the software behind a result: with the seed and the settings, they allow to repeat it."""
 
 import platform
 from importlib.metadata import version

@@ -1,11 +1,11 @@
-"""What is said beside results: categories of warnings, and the log.
+"""The categories of warnings, and the log.
 
 Every warning of the package is an `EvidenceWarning`, so that one line turns all of them off, or into errors::
 
     warnings.filterwarnings("error", category=evidencenet.EvidenceWarning)
 
-What is worth knowing but no reason to worry goes to the log named "evidencenet", which shows nothing until
-the program that uses it asks for it::
+What is worth knowing but no reason to worry goes to the log named "evidencenet". It shows nothing unless the
+program that uses evidencenet turns it on::
 
     logging.basicConfig(level=logging.INFO)
 """
@@ -13,8 +13,6 @@ the program that uses it asks for it::
 import logging
 
 log = logging.getLogger("evidencenet")
-
-
 log.addHandler(logging.NullHandler())
 
 
@@ -27,7 +25,7 @@ class EffectiveSizeWarning(EvidenceWarning):
 
 
 class FailedDrawsWarning(EvidenceWarning):
-    """Draws of a model failed; log K accounts for it, but look why."""
+    """Draws of a model failed. Log K accounts for them, but find out why they failed."""
 
 
 class RecalibrationWarning(EvidenceWarning):

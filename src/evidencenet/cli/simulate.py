@@ -27,13 +27,14 @@ def simulate(
         str | None, typer.Option(metavar="F0,F1,...", help="Share of each model; equal if not given.")
     ] = None,
     workers: Annotated[
-        int, typer.Option(metavar="N", help="Chunks drawn at the same time; -1: one per processor.")
+        int,
+        typer.Option(metavar="N", help="How many chunks to draw at the same time; -1: one per processor."),
     ] = 1,
     chunk: Annotated[
         int, typer.Option(parser=whole, metavar="N", help="Draws in one call of a simulator.")
     ] = 10_000,
     max_failed: Annotated[
-        float, typer.Option(metavar="F", help="Give up when more of a model's draws fail.")
+        float, typer.Option(metavar="F", help="Stop if a larger fraction of a model's draws fails.")
     ] = 0.5,
     force: Force = False,
     quiet: Quiet = False,
@@ -42,14 +43,14 @@ def simulate(
 ) -> None:
     """Draw data from the models of a Python file.
 
-    SPEC is run as Python runs it, and must define `models`, a list of evidencenet.Model. If this is stopped,
-    the same command goes on where it was; and with a larger N, it adds to a .zarr that is there.
+    SPEC is run as a Python script, and must define `models`, a list of evidencenet.Model. If the command is
+    stopped, the same command goes on from there. With a larger N, it adds draws to an existing .zarr folder.
     """
     shares = numbers(fractions, "--fractions")
     with session(context) as run:
         store = _store(out, n, force)
         run.advice = lambda: (
-            f"What was drawn is kept in {store}: the same command goes on from there."
+            f"The draws so far are kept in {store}: the same command goes on from there."
             if store.exists()
             else ""
         )
@@ -79,7 +80,7 @@ def simulate(
 
 
 def _store(out: Path, n: int, force: bool) -> Path:
-    """Say in which Zarr folder to draw; refuse what cannot be written, or would cost the user something."""
+    """Return the Zarr folder to draw into; refuse if this cannot be written, or would destroy something."""
     suffix = out.suffix.lower()
     known = (*containers.WRITERS, *tables.WRITERS)
     if suffix not in known:
@@ -92,9 +93,7 @@ def _store(out: Path, n: int, force: bool) -> Path:
         return out if suffix == ".zarr" else partial
     about = _described(out)
     if about is None:
-        raise CommandError(
-            f"{out} is there already, and was not written by evidencenet; it is left as it is."
-        )
+        raise CommandError(f"{out} exists already and was not written by evidencenet; it was not changed.")
     if force:
         return partial
     if about.get("kind") != "store":
@@ -116,7 +115,7 @@ def _described(path: Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def _removed_if_empty(store: Path) -> Generator[None]:
-    """Leave no store behind when an error comes before the first draws."""
+    """Remove the store if an error comes before the first draws."""
     before = store.exists()
     try:
         yield
@@ -127,7 +126,7 @@ def _removed_if_empty(store: Path) -> Generator[None]:
 
 
 def _move(sims: en.Simulations, store: Path, out: Path) -> None:
-    """Put finished draws where they belong; what was there goes only then."""
+    """Put the finished draws in their place; only then is an old file or folder removed."""
     if out.suffix.lower() != ".zarr":
         try:
             sims.write(out)

@@ -1,4 +1,4 @@
-"""A Python file of the user that defines `models`."""
+"""The user's Python file that defines `models`."""
 
 import contextlib
 import os
@@ -16,9 +16,9 @@ _MODULE = "evidencenet_models"
 
 @contextlib.contextmanager
 def models_of(path: Path) -> Generator[list[en.Model]]:
-    """Run the file and give its models; while they are in use, errors tell the file's own line.
+    """Run the file and yield its models; while they are in use, errors name the line of the file.
 
-    As when Python runs it, the file may import what lies beside it.
+    The file may import modules from its own folder, as a Python script may.
     """
     if not path.is_file():
         raise CommandError(f"there is no file {path}; wanted a Python file that defines `models`.")
@@ -37,7 +37,7 @@ def models_of(path: Path) -> Generator[list[en.Model]]:
     finally:
         with contextlib.suppress(ValueError):
             sys.path.remove(folder)
-        # A module beside this file must not be taken for one of the same name beside another.
+        # Another file may have a module of the same name in its own folder.
         for name in set(sys.modules) - known:
             file = getattr(sys.modules[name], "__file__", None)
             if name == _MODULE or (file and os.path.dirname(file) == folder):
@@ -47,7 +47,7 @@ def models_of(path: Path) -> Generator[list[en.Model]]:
 def _run(path: Path) -> ModuleType:
     module = ModuleType(_MODULE)
     module.__file__ = str(path.resolve())
-    # Where classes of the file are looked up by name.
+    # Classes of the file are looked up here by name.
     sys.modules[_MODULE] = module
     try:
         code = compile(path.read_bytes(), str(path), "exec")
@@ -60,20 +60,20 @@ def _run(path: Path) -> ModuleType:
 
 
 def _models(module: ModuleType, path: Path) -> list[en.Model]:
-    found = getattr(module, "models", None)
-    if isinstance(found, list | tuple) and found and all(isinstance(part, en.Model) for part in found):
-        return list(found)
+    models = getattr(module, "models", None)
+    if isinstance(models, list | tuple) and models and all(isinstance(model, en.Model) for model in models):
+        return list(models)
     loose = [name for name, value in vars(module).items() if isinstance(value, en.Model)]
     example = f"models = [{', '.join(loose or ['first', 'second'])}]"
-    if found is None:
+    if models is None:
         raise CommandError(f"{path} does not define `models`. Add a line such as: {example}")
     raise CommandError(
-        f"`models` in {path} is {found!r}; wanted a list of evidencenet.Model, such as: {example}"
+        f"`models` in {path} is {models!r}; wanted a list of evidencenet.Model, such as: {example}"
     )
 
 
 def _place(error: BaseException, path: Path) -> str | None:
-    """Tell the last line of the file that led to an error or its cause, if any did."""
+    """Return the last line of the file that led to an error or its cause, if any did."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}, line {error.lineno}:\n    {(error.text or '').strip()}"
     cause: BaseException | None = error

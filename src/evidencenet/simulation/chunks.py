@@ -1,4 +1,7 @@
-"""Put the draws of all models together from chunks, as many of each as are wanted."""
+"""Chunks of draws: how one is drawn from its own seed, and how chunks become the draws that were wanted.
+
+`Source` draws the chunks of one model, `Gathered` puts the chunks of all models together.
+"""
 
 import itertools
 import operator
@@ -11,24 +14,24 @@ import numpy as np
 from evidencenet._common.arrays import Data, Parameters, finite_rows, join, layout, layout_text, map_arrays
 from evidencenet.simulation.model import DrawError, Model
 
-# Mistakes in a model, and a chunk that is too large, are raised at once.
+# Raised at once: a mistake in the model, or a chunk too large for memory. Other exceptions are failed draws.
 _NOT_A_FAILED_DRAW = (DrawError, MemoryError)
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """The valid draws of a chunk, and which of the draws made they are.
+    """The valid draws of a chunk, and which draws failed.
 
     Parameters
     ----------
     x, theta
         The data and the parameters of the valid draws, in order; None if there are none, or no prior.
     valid
-        Which of the draws made are valid, boolean.
+        For each draw that was made, whether it is valid; boolean.
     failure
         What went wrong first, if anything did.
     hopeless
-        Whether so many draws in a row failed that the others were not made.
+        Whether so many draws failed in a row that the rest were not made.
     """
 
     x: Data | None
@@ -40,7 +43,21 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Source:
-    """Where the chunks of one model come from; each can be drawn by itself, in any thread or process."""
+    """What is needed to draw any chunk of one model by itself, in any thread or process.
+
+    Parameters
+    ----------
+    model
+        The model.
+    number
+        Its number among the models, which is part of the seed.
+    seed
+        The seed of the whole simulation.
+    size
+        How many draws a chunk has.
+    patience
+        If so many draws fail one by one from the start of a chunk, the rest are not tried.
+    """
 
     model: Model
     number: int
@@ -55,7 +72,7 @@ class Source:
     def draw(self, chunk: int) -> Chunk:
         """Make one chunk."""
         rng = self.rng(chunk)
-        own = (self.rng(chunk, row) for row in itertools.count())
+        row_rngs = (self.rng(chunk, row) for row in itertools.count())
         theta = None
         try:
             theta = self.model.draw_parameters(rng, self.size)
@@ -64,11 +81,11 @@ class Source:
         except _NOT_A_FAILED_DRAW:
             raise
         except Exception as error:
-            # The same parameters again, because they decide as a rule which draws fail.
-            return self._draw_rows(own, theta, error)
+            # With the same parameters, because they usually decide which draws fail.
+            return self._draw_rows(row_rngs, theta, error)
         if self.model.kind == "one":
             return self._draw_rows(itertools.repeat(rng), theta, None)
-        valid, failure = _judge(x)
+        valid, failure = _finite(x)
         if not valid.all():
             x = map_arrays(operator.itemgetter(valid), x)
             theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
@@ -78,9 +95,9 @@ class Source:
         self, rngs: Iterator[np.random.Generator], thetas: Parameters | None, raised: Exception | None
     ) -> Chunk:
         """Draw one at a time; `raised` is the exception of the whole chunk, if that was tried before."""
-        kept: list[tuple[Data, Parameters | None]] = []
+        draws: list[tuple[Data, Parameters | None]] = []
         valid = np.zeros(self.size, dtype=bool)
-        first: Exception | str | None = raised
+        failure: Exception | str | None = raised
         for row, rng in zip(range(self.size), rngs, strict=False):
             try:
                 theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
@@ -88,28 +105,28 @@ class Source:
             except _NOT_A_FAILED_DRAW:
                 raise
             except Exception as error:
-                first = first or error
+                failure = failure or error
             else:
-                good, failure = _judge(x)
-                first = first or failure
-                if good[0]:
+                finite, not_finite = _finite(x)
+                failure = failure or not_finite
+                if finite[0]:
                     valid[row] = True
-                    kept.append((x, theta))
-                    check_alike(self.model.name, x, self.model.name, kept[0][0])
-            if not kept and row + 1 == self.patience:
-                return Chunk(None, None, valid[: row + 1], first, hopeless=True)
-        if raised and len(kept) == self.size:
+                    draws.append((x, theta))
+                    check_alike(self.model.name, x, self.model.name, draws[0][0])
+            if not draws and row + 1 == self.patience:
+                return Chunk(None, None, valid[: row + 1], failure, hopeless=True)
+        if raised and len(draws) == self.size:
             self._check_takes_batches(raised)
-            # The failure did not come again with other random numbers, yet it did happen once.
+            # With other random numbers no draw failed. Still, one failure happened: count it.
             valid[0] = False
-            kept = kept[1:]
-        if not kept:
-            return Chunk(None, None, valid, first)
-        theta = None if kept[0][1] is None else join(*(theta for _, theta in kept))
-        return Chunk(join(*(x for x, _ in kept)), theta, valid, first)
+            draws = draws[1:]
+        if not draws:
+            return Chunk(None, None, valid, failure)
+        theta = None if draws[0][1] is None else join(*(theta for _, theta in draws))
+        return Chunk(join(*(x for x, _ in draws)), theta, valid, failure)
 
     def _check_takes_batches(self, raised: Exception) -> None:
-        """Raise if no two draws can be made at once: then the model is wrong, and no draw has failed."""
+        """Raise if no two draws can be made at once: then the model has a mistake, and no draw has failed."""
         for i in range(5):
             try:
                 self.model.draw(self.rng(0, self.size + i), min(2, self.size))
@@ -122,21 +139,21 @@ class Source:
         ) from raised
 
 
-def _judge(x: Data) -> tuple[np.ndarray, str | None]:
-    """Which draws are finite, and what is wrong with the others."""
-    parts = {f"x[{key!r}]": x[key] for key in x} if isinstance(x, dict) else {"x": x}
-    finite = {where: finite_rows(array) for where, array in parts.items()}
+def _finite(x: Data) -> tuple[np.ndarray, str | None]:
+    """Return which draws are finite, boolean (n,), and a text about the first array that has others."""
+    arrays = {f"x[{key!r}]": x[key] for key in x} if isinstance(x, dict) else {"x": x}
+    finite = {where: finite_rows(array) for where, array in arrays.items()}
     bad = [where for where, rows in finite.items() if not rows.all()]
     return np.logical_and.reduce(list(finite.values())), f"NaN or infinity in {bad[0]}" if bad else None
 
 
 def check_alike(model: str, x: Data, before: str, x_before: Data) -> None:
-    """Raise unless what one model gives can stand beside what another, or itself, gave before."""
-    mine, theirs = layout(x), layout(x_before)
-    if mine != theirs:
+    """Raise unless the draws of a model have the layout of draws that it, or another model, gave before."""
+    new, old = layout(x), layout(x_before)
+    if new != old:
         who = "it gave" if before == model else f"model {before!r} gives"
         raise DrawError(
-            f"model {model!r} gives {layout_text(mine)}, but {who} {layout_text(theirs)} before; "
+            f"model {model!r} gives {layout_text(new)}, but {who} {layout_text(old)} before; "
             "all draws of all models must have the same keys, shapes and types"
         )
 
@@ -146,15 +163,15 @@ def _row(theta: Parameters, row: int) -> Parameters:
 
 
 def words(failure: Exception | str | None) -> str:
-    """Say what a failure was."""
+    """Return the text of a failure."""
     return f"{type(failure).__name__}: {failure}" if isinstance(failure, Exception) else str(failure)
 
 
 class Gathered:
     """The draws wanted of each model, filled in chunk by chunk.
 
-    Chunks of one model come in order, and one model after the other. The arrays are allocated when the first
-    draws have told their shape, so that the draws are in memory only once.
+    The chunks of a model must come in order, one model after the other. The arrays are allocated when the
+    first draws show their shape, so that the draws are in memory only once.
 
     Parameters
     ----------
@@ -176,7 +193,7 @@ class Gathered:
 
     @property
     def done(self) -> int:
-        """How many valid draws there are of those wanted."""
+        """How many of the draws wanted there are."""
         return sum(map(min, self.valid, self.shares))
 
     def missing(self, model: int) -> int:
@@ -192,7 +209,7 @@ class Gathered:
         self.valid[model] += len(places)
         self.drawn[model] += len(chunk.valid)
         if wanted and not self.missing(model):
-            # What came after the last draw that is kept might as well not have been drawn.
+            # Draws after the last one that is used do not count, failed or not.
             before = self.drawn[model] - len(chunk.valid)
             self.failed[model] = before + int(places[wanted - 1]) + 1 - self.shares[model]
 
@@ -205,8 +222,8 @@ class Gathered:
         count = place.stop - place.start
         map_arrays(lambda out, new: operator.setitem(out, place, new[:count]), self._x, x)
         if self._thetas is not None:
-            kept = None if theta is None else map_arrays(lambda array: array[:count], theta)
-            self._thetas[model].append(kept)
+            wanted = None if theta is None else map_arrays(lambda array: array[:count], theta)
+            self._thetas[model].append(wanted)
 
     def fields(self) -> dict[str, Any]:
         """Return what `Simulations` is made of, once nothing is missing."""
@@ -221,7 +238,7 @@ class Gathered:
 
 
 def _widened(out: np.ndarray, new: np.ndarray, done: int) -> np.ndarray:
-    """Make room for a model that is more precise than the first."""
+    """Return an array of a wider type if the new draws are more precise than the first ones."""
     dtype = np.result_type(out, new)
     if dtype == out.dtype:
         return out

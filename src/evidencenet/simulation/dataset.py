@@ -1,10 +1,14 @@
-"""Draws of data labelled by the model they came from."""
+"""`Simulations`: draws of data, each labelled with the model it came from.
+
+The class comes first. Below it are the functions it uses: checks of what the user gives, parts and sums of
+draws, weights, and the text and HTML that show the record.
+"""
 
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,325 +29,21 @@ from evidencenet._common.arrays import (
 from evidencenet._common.display import card
 from evidencenet._common.warnings import EffectiveSizeWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
-from evidencenet.simulation.labels import checked_failed, checked_names
+from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
 
-if TYPE_CHECKING:
-    pass
+LogDensity = Callable[[Any], Any]
 
-
-def simulations_card(sims: Any) -> str:
-    """Return `Simulations` as HTML: one row a model."""
-    rows = []
-    for k, name in enumerate(sims.names):
-        text = f"{sims.counts[k]:,} draws"
-        if sims.failed[k]:
-            text += f", and {sims.failed[k]:,} that failed ({1 - sims.valid_fraction[k]:.2g} of all)"
-        if sims.log_weight is not None:
-            text += f", worth {sims.effective_sample_size[k]:,.0f} of equal weight"
-        rows.append((name, text))
-    kept = () if sims.parameters is None else (("parameters", "kept"),)
-    data = ("data", layout_text(layout(sims.x)))
-    return card(f"{len(sims):,} draws of {len(sims.names)} models", [*rows, data, *kept])
-
-
-LogDensities = tuple[Callable[[Any], Any] | None, ...]
-
-
-def check_finite(x: Data) -> None:
-    """Raise if any draw holds NaN or infinity."""
-    for where, array in {f"x[{key!r}]": x[key] for key in x}.items() if isinstance(x, dict) else [("x", x)]:
-        finite = finite_rows(array)
-        if not finite.all():
-            raise ValueError(
-                f"{where} has NaN or infinity in {np.count_nonzero(~finite)} of {len(finite)} rows, first in "
-                f"row {int(np.argmin(finite))}; draw with simulate(), which counts failed draws, or drop "
-                "these rows and say with failed= how many were dropped of each model"
-            )
-
-
-def checked_labels(model: ArrayLike, n: int) -> np.ndarray:
-    """Return labels (n,) as integers."""
-    labels = np.asarray(model)
-    if labels.dtype.kind not in "iub":
-        raise TypeError(f"model must hold integers, got dtype {labels.dtype}; convert with .astype(int)")
-    if labels.shape != (n,):
-        raise ValueError(f"model has shape {labels.shape}, but x has {n} rows; wanted one label per row")
-    return labels.astype(np.int64, copy=False)
-
-
-def checked_log_weight(log_weight: ArrayLike, labels: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
-    """Return log weights (n,), none of which is NaN or +inf, and not all −inf in any model."""
-    weight = np.asarray(log_weight, dtype=np.float64)
-    if weight.shape != labels.shape:
-        raise ValueError(f"log_weight has shape {weight.shape}; wanted one per draw, shape {labels.shape}")
-    wrong = np.isnan(weight) | (weight == np.inf)
-    if wrong.any():
-        raise ValueError(
-            f"log_weight is NaN or +infinity in {np.count_nonzero(wrong)} of {len(weight)} draws, first in "
-            f"draw {int(np.argmax(wrong))}; wanted finite numbers, or −infinity for a weight of zero"
-        )
-    for k, name in enumerate(names):
-        if np.all(weight[labels == k] == -np.inf):
-            raise ValueError(f"all weights of model {name!r} are zero; at least one must not be")
-    return weight
-
-
-def checked_log_ratio(
-    log_ratio: Callable[[Any], ArrayLike],
-    parameters: tuple[Parameters | None, ...] | None,
-    failed: tuple[int, ...],
-    names: tuple[str, ...],
-    model: int,
-) -> np.ndarray:
-    """Return the log ratio of two priors for each draw of a model."""
-    name = names[model]
-    if not callable(log_ratio):
-        raise TypeError(
-            "log_ratio must be a function of the parameters that returns the log of new over old prior "
-            f"density, got {kind_of(log_ratio)}"
-        )
-    theta = None if parameters is None else parameters[model]
-    if theta is None:
-        raise ValueError(
-            f"the parameters of model {name!r} are not known, so its draws cannot be reweighted; draw them "
-            "with simulate(..., keep_parameters=True) from a model that has a prior, or give "
-            "Simulations(..., parameters=)"
-        )
-    if failed[model]:
-        raise ValueError(
-            f"{failed[model]:,} draws of model {name!r} failed, and their parameters are not known: what "
-            "part would fail under the new prior cannot be told, and it enters K. Simulate from the new prior"
-        )
-    ratio, count = np.asarray(log_ratio(theta), dtype=np.float64), len(arrays_of(theta)[0])
-    if ratio.shape != (count,):
-        raise ValueError(
-            f"log_ratio returned shape {ratio.shape} for {count} parameters of model {name!r}; wanted one "
-            f"number each, shape ({count},)"
-        )
-    wrong = np.isnan(ratio) | (ratio == np.inf)
-    if wrong.any():
-        raise ValueError(
-            f"log_ratio is NaN or +infinity for {np.count_nonzero(wrong)} of {count} parameters of model "
-            f"{name!r}, first for number {int(np.argmax(wrong))}; where the new prior has no density, return "
-            "−infinity"
-        )
-    return ratio
-
-
-def checked_parameters(
-    parameters: Sequence[Parameters | None], counts: np.ndarray, names: tuple[str, ...]
-) -> tuple[Parameters | None, ...]:
-    """Return each model's parameters as arrays with one row per draw."""
-    if not isinstance(parameters, (list, tuple)) or len(parameters) != len(names):
-        raise ValueError(f"parameters must be a tuple with an entry for each of the {len(names)} models")
-    checked = tuple(None if theta is None else map_arrays(np.asarray, theta) for theta in parameters)
-    for theta, count, name in zip(checked, counts, names, strict=True):
-        for array in () if theta is None else arrays_of(theta):
-            if array.shape[:1] != (count,):
-                raise ValueError(
-                    f"model {name!r} has {count} draws, but its parameters have shape {array.shape}"
-                )
-    return checked
-
-
-def checked_log_density(
-    functions: Sequence[Callable[[Any], Any] | None] | None, names: tuple[str, ...]
-) -> LogDensities | None:
-    """Return a function or None for each model, or None if no density is known."""
-    if functions is None:
-        return None
-    if not isinstance(functions, (list, tuple)) or len(functions) != len(names):
-        raise ValueError(f"log_density must be a tuple with an entry for each of the {len(names)} models")
-    for name, function in zip(names, functions, strict=True):
-        if function is not None and not callable(function):
-            raise TypeError(
-                f"log_density of model {name!r} must be a function of a batch of data, or None, got "
-                f"{kind_of(function)}"
-            )
-    return None if all(function is None for function in functions) else tuple(functions)
-
-
-def check_no_density(functions: LogDensities | None, names: tuple[str, ...], model: int) -> None:
-    """Raise if the density of a model is known: a change of its prior would make it wrong."""
-    if functions is not None and functions[model] is not None:
-        raise ValueError(
-            f"model {names[model]!r} has a log_density, which is that of its own prior and not of the new "
-            "one. Simulate a Model with the new prior and its density, or without log_density."
-        )
-
-
-def joined_densities(parts: Sequence[LogDensities | None]) -> LogDensities | None:
-    """Return each model's density from the first part that has it: draws from a file have none."""
-    per_model = zip(*(part for part in parts if part is not None), strict=True)
-    return tuple(next((f for f in some if f is not None), None) for some in per_model) or None
-
-
-def check_alike(first: Any, other: Any) -> None:
-    """Raise unless two Simulations can be joined; the message says what differs."""
-    if first.names != other.names:
-        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
-    if layout(first.x) != layout(other.x):
-        raise ValueError(
-            f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
-            "keys, shapes and types must be the same"
-        )
-    if (first.log_weight is None) != (other.log_weight is None):
-        raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
-    kept = [sims.parameters and [_parameter_layout(t) for t in sims.parameters] for sims in (first, other)]
-    if kept[0] != kept[1]:
-        raise ValueError("the parameters kept differ in what they hold; keep the same ones in both, or none")
-
-
-def _parameter_layout(theta: Parameters | None) -> tuple[Any, ...]:
-    if theta is None:
-        return ()
-    # A named tuple that was read from a file is of another type than the one that was written.
-    kind = list(theta) if isinstance(theta, dict) else getattr(theta, "_fields", type(theta))
-    return kind, [array.shape[1:] for array in arrays_of(theta)]
-
-
-def positions(index: ArrayLike | slice, n: int) -> np.ndarray:
-    """Return the numbers of the draws meant by an index."""
-    if isinstance(index, slice):
-        return np.arange(n)[index]
-    chosen = np.asarray(index)
-    if chosen.ndim != 1 or chosen.dtype.kind not in "iub":
-        raise TypeError(
-            f"index must be integers, a mask or a slice; got {chosen.dtype}, shape {chosen.shape}"
-        )
-    if chosen.dtype == bool:
-        if len(chosen) != n:
-            raise ValueError(f"the mask has length {len(chosen)}, but there are {n} draws")
-        return np.flatnonzero(chosen)
-    chosen = chosen.astype(np.intp)
-    outside = (chosen < -n) | (chosen >= n)
-    if outside.any():
-        raise ValueError(f"index {chosen[outside][0]} is outside the {n} draws")
-    return np.where(chosen < 0, chosen + n, chosen)
-
-
-def thinned(model: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Thin draws to equal weights: which to keep, boolean (n,), by chance in proportion to their weight.
-
-    Resampling with replacement would keep more, but the same draws twice, which no test allows for.
-    """
-    largest = np.zeros(model.max(initial=0) + 1)
-    np.maximum.at(largest, model, weight)
-    kept: np.ndarray = rng.random(len(model)) * largest[model] < weight
-    return kept
-
-
-# Reweighted draws that are worth fewer, or a smaller part of their number, are warned about.
-_LEAST_EFFECTIVE, _LEAST_PART = 1_000, 0.01
-
-
-def halves(sims: Any, fraction: float, seed: int) -> tuple[np.ndarray, list[int]]:
-    """Return which draws go to the first of two parts, boolean (n,), and how many failed of each model."""
-    if not 0 < fraction < 1:
-        raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
-    rng = np.random.default_rng(np.random.SeedSequence(seed))
-    in_first = np.zeros(len(sims), dtype=bool)
-    failed = []
-    for k, (name, count) in enumerate(zip(sims.names, sims.counts, strict=True)):
-        size = round(fraction * count)
-        if size in (0, count):
-            raise ValueError(
-                f"model {name!r} has {count} draws: a fraction of {fraction} leaves one part without "
-                "any; draw more or choose a fraction nearer to one half"
-            )
-        in_first[rng.permutation(np.flatnonzero(sims.model == k))[:size]] = True
-        failed.append(round(sims.failed[k] * size / count))
-    return in_first, failed
-
-
-def subset(sims: Any, chosen: np.ndarray, failed: Sequence[int]) -> dict[str, Any]:
-    """Return the fields of some of the draws, given by their numbers."""
-    model, weight = sims.model[chosen], sims.log_weight
-    return vars(sims) | {
-        "x": map_arrays(operator.itemgetter(chosen), sims.x),
-        "model": model,
-        # Checked again, because the draws taken may be just those of weight zero.
-        "log_weight": None if weight is None else checked_log_weight(weight[chosen], model, sims.names),
-        "failed": tuple(failed),
-        "parameters": sims.parameters and _parameter_rows(sims.parameters, sims.model, chosen),
-    }
-
-
-def _parameter_rows(
-    parameters: tuple[Parameters | None, ...], model: np.ndarray, chosen: np.ndarray
-) -> tuple[Parameters | None, ...]:
-    rank = np.empty(len(model), dtype=np.intp)
-    for k in range(len(parameters)):
-        rank[model == k] = np.arange(np.count_nonzero(model == k))
-    rows = [rank[chosen[model[chosen] == k]] for k in range(len(parameters))]
-    return tuple(
-        None if theta is None else map_arrays(operator.itemgetter(mine), theta)
-        for theta, mine in zip(parameters, rows, strict=True)
-    )
-
-
-def joined(parts: Sequence[Any]) -> dict[str, Any]:
-    """Return the fields of several simulations of the same models, one after the other."""
-    if not parts:
-        raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
-    for other in parts[1:]:
-        check_alike(parts[0], other)
-    log_weights = [part.log_weight for part in parts if part.log_weight is not None]
-    kept = [part.parameters for part in parts if part.parameters is not None]
-    per_model = zip(*kept, strict=True)
-    parameters = tuple(None if theta[0] is None else join(*theta) for theta in per_model)
-    return {
-        "x": join(*(part.x for part in parts)),
-        "model": join(*(part.model for part in parts)),
-        "names": parts[0].names,
-        "log_weight": join(*log_weights) if log_weights else None,
-        "failed": tuple(map(sum, zip(*(part.failed for part in parts), strict=True))),
-        "parameters": parameters if kept else None,
-        "log_density": joined_densities([part.log_density for part in parts]),
-    }
-
-
-def weights(log_weight: np.ndarray | None, model: np.ndarray) -> np.ndarray:
-    """Return weights with mean one within each model, shape (n,)."""
-    normalised = np.ones(len(model))
-    if log_weight is not None:
-        for k in range(int(model.max()) + 1):
-            mine = model == k
-            # The largest weight is taken out first so that the exponential cannot overflow.
-            raw = np.exp(log_weight[mine] - log_weight[mine].max())
-            normalised[mine] = raw / raw.mean()
-    return normalised
-
-
-def warn_of_few(name: str, count: int, worth: float) -> None:
-    """Warn if reweighted draws are worth few of equal weight."""
-    if worth < max(_LEAST_EFFECTIVE, _LEAST_PART * count):
-        warnings.warn(
-            f"{count:,} draws of model {name!r} are worth only {worth:,.0f} of equal weight: few of them lie "
-            "where the new prior does, and log K will be about as uncertain as from so few. Simulate more, "
-            "from the new prior itself or from one between the two.",
-            EffectiveSizeWarning,
-            stacklevel=3,
-        )
-
-
-def table_text(sims: Any) -> str:
-    """Return what is there as a small table."""
-    parts = sims.x if isinstance(sims.x, dict) else {"x": sims.x}
-    shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
-    columns = {"draws": sims.counts, "failed": sims.failed}
-    if sims.log_weight is not None:
-        columns["effective"] = tuple(round(float(size)) for size in sims.effective_sample_size)
-    width = max(len(name) for name in ("model", *sims.names))
-    rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
-    for k, name in enumerate(sims.names):
-        rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
-    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
+# `reweight` warns when the draws are worth fewer than this many of equal weight: 1,000 draws leave a scatter
+# of about 1/√1000 = 3% in any mean.
+_LEAST_EFFECTIVE = 1_000
+# It also warns when they are worth less than this part of their number: then one draw in a hundred or fewer
+# decides the answer.
+_LEAST_PART = 0.01
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Simulations:
-    """Data drawn from K models, which model each draw came from, and how many draws failed.
+    """Data drawn from K models, the model of each draw, and how many draws failed.
 
     Parameters
     ----------
@@ -379,7 +79,7 @@ class Simulations:
     log_weight: np.ndarray | None
     failed: tuple[int, ...]
     parameters: tuple[Parameters | None, ...] | None
-    log_density: tuple[Callable[[Any], Any] | None, ...] | None = None
+    log_density: tuple[LogDensity | None, ...] | None = None
 
     def __init__(
         self,
@@ -390,28 +90,28 @@ class Simulations:
         log_weight: ArrayLike | None = None,
         failed: Sequence[int] | None = None,
         parameters: Sequence[Parameters | None] | None = None,
-        log_density: Sequence[Callable[[Any], Any] | None] | None = None,
+        log_density: Sequence[LogDensity | None] | None = None,
     ) -> None:
         data = as_data(x)
         n = len(arrays_of(data)[0])
         if n == 0:
             raise ValueError("x is empty; wanted at least one draw of each model")
         labels = checked_labels(model, n)
-        checked = checked_names(names, labels)
-        counts = np.bincount(labels, minlength=len(checked))
-        for name, count in zip(checked, counts, strict=True):
+        all_names = checked_names(names, labels)
+        counts = np.bincount(labels, minlength=len(all_names))
+        for name, count in zip(all_names, counts, strict=True):
             if count == 0:
                 raise ValueError(f"model {name!r} has no draws; each model must have at least one")
-        weight = None if log_weight is None else checked_log_weight(log_weight, labels, checked)
-        check_finite(data)
+        weight = None if log_weight is None else _checked_log_weight(log_weight, labels, all_names)
+        _check_finite(data)
         self._set(
             x=data,
             model=labels,
-            names=checked,
+            names=all_names,
             log_weight=weight,
-            failed=checked_failed(failed, checked),
-            parameters=None if parameters is None else checked_parameters(parameters, counts, checked),
-            log_density=checked_log_density(log_density, checked),
+            failed=checked_failed(failed, all_names),
+            parameters=None if parameters is None else _checked_parameters(parameters, counts, all_names),
+            log_density=_checked_log_density(log_density, all_names),
         )
 
     def _set(self, **fields: Any) -> None:
@@ -422,8 +122,8 @@ class Simulations:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def _trusted(cls, **fields: Any) -> Self:
-        """Make a record of draws that were checked before: reading them all again would be slow."""
+    def _unchecked(cls, **fields: Any) -> Self:
+        """Make a record of draws that were checked before: to read them all again would be slow."""
         new = object.__new__(cls)
         new._set(**fields)
         return new
@@ -435,9 +135,10 @@ class Simulations:
         return Simulations.concatenate([self, other]) if isinstance(other, Simulations) else NotImplemented
 
     def __repr__(self) -> str:
-        return table_text(self)
+        return _table(self)
 
-    _repr_html_ = simulations_card
+    def _repr_html_(self) -> str:
+        return _card(self)
 
     @property
     def counts(self) -> tuple[int, ...]:
@@ -458,8 +159,9 @@ class Simulations:
     def log_valid_error(self) -> np.ndarray:
         """The standard error of log `valid_fraction`, shape (K,); 0 where no draw failed.
 
-        It is √((1 − f)/(f n)) for a fraction f of n draws made, whether n was given, or the number of draws
-        that did not fail, as in `simulate`. The Bayes factor of two models has the errors of both.
+        It is √((1 − f)/(f n)) for a fraction f of n draws made. This holds whether n was fixed in advance, or
+        the number of valid draws was, as in `simulate`. The Bayes factor of two models has the errors of
+        both.
         """
         return np.sqrt(np.array(self.failed) / np.array(self.drawn) / np.array(self.counts))
 
@@ -471,7 +173,7 @@ class Simulations:
     @property
     def weights(self) -> np.ndarray:
         """The weight of each draw, with mean one within each model, shape (n,)."""
-        return weights(self.log_weight, self.model)
+        return _weights(self.log_weight, self.model)
 
     @property
     def effective_sample_size(self) -> np.ndarray:
@@ -489,7 +191,7 @@ class Simulations:
         log_ratio
             ``log_ratio(theta)`` is the log of the new prior's density over the old one's, shape (n,), for all
             n parameters of the model's draws, in the form in which its prior drew them. A constant factor
-            does not matter; −inf leaves a draw out. The new prior must not reach where the old one does not.
+            does not matter; −inf leaves a draw out. The new prior must be zero wherever the old one is zero.
 
         Returns
         -------
@@ -500,19 +202,18 @@ class Simulations:
         Raises
         ------
         ValueError
-            If the parameters were not kept, or if draws of the model failed: it is not known at which
-            parameters, hence not what part would fail under the new prior.
+            If the parameters were not kept. Also if draws of the model failed: their parameters are not
+            known, so nobody can tell which fraction would fail under the new prior.
 
         Warns
         -----
-        UserWarning
+        EffectiveSizeWarning
             If the draws are then worth fewer than 1,000 of equal weight, or less than 1% of their number.
 
         Examples
         --------
         >>> import numpy as np
-        >>> from evidencenet.simulation.model import Model
-        >>> from evidencenet.simulate import simulate
+        >>> from evidencenet import Model, simulate
         >>> noise = Model("noise", lambda rng, n: rng.normal(size=(n, 3)))
         >>> level = Model(
         ...     "level",
@@ -525,31 +226,30 @@ class Simulations:
         array([5000., 3300.])
         """
         k = index_of(model, self.names)
-        check_no_density(self.log_density, self.names, k)
-        mine = self.model == k
+        _check_no_density(self.log_density, self.names, k)
         weight = np.zeros(len(self)) if self.log_weight is None else self.log_weight.copy()
-        weight[mine] += checked_log_ratio(log_ratio, self.parameters, self.failed, self.names, k)
-        checked = checked_log_weight(weight, self.model, self.names)
-        new = Simulations._trusted(**(vars(self) | {"log_weight": checked}))
-        warn_of_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
+        weight[self.model == k] += _checked_log_ratio(log_ratio, self, k)
+        log_weight = _checked_log_weight(weight, self.model, self.names)
+        new = Simulations._unchecked(**(vars(self) | {"log_weight": log_weight}))
+        _warn_if_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
         return new
 
     def of_equal_weight(self, *, seed: int = 0) -> "Simulations":
-        """Return a part of weighted draws that has equal weights, as if drawn from the new prior.
+        """Return a random part of weighted draws that has equal weights, as if drawn from the new prior.
 
-        Each draw is kept with a chance in proportion to its weight, and none twice: every test of unweighted
-        draws may be made on the result.
+        The chance to keep a draw is proportional to its weight. No draw is kept twice, so every test for
+        unweighted draws is valid on the result.
         """
         if self.log_weight is None:
             return self
         rng = np.random.default_rng(np.random.SeedSequence(seed))
         part = self.take(thinned(self.model, self.weights, rng))
-        return Simulations._trusted(**(vars(part) | {"log_weight": None}))
+        return Simulations._unchecked(**(vars(part) | {"log_weight": None}))
 
     def of(self, model: int | str) -> Data:
         """Return the data of one model, given by its name or its number."""
-        mine = self.model == index_of(model, self.names)
-        return map_arrays(lambda array: array[mine], self.x)
+        in_model = self.model == index_of(model, self.names)
+        return map_arrays(lambda array: array[in_model], self.x)
 
     def take(self, index: ArrayLike | slice) -> "Simulations":
         """Return some of the draws.
@@ -564,13 +264,13 @@ class Simulations:
         Simulations
             Failed draws are shared out in proportion to the draws taken of their model, rounded.
         """
-        chosen = positions(index, len(self))
+        chosen = _positions(index, len(self))
         taken = np.bincount(self.model[chosen], minlength=len(self.names))
         for name, count in zip(self.names, taken, strict=True):
             if count == 0:
                 raise ValueError(f"no draw of model {name!r} was taken; each model must keep at least one")
         failed = [round(f * t / c) for f, t, c in zip(self.failed, taken.tolist(), self.counts, strict=True)]
-        return Simulations._trusted(**subset(self, chosen, failed))
+        return _subset(self, chosen, failed)
 
     def split(self, fraction: float = 0.5, *, seed: int = 0) -> tuple["Simulations", "Simulations"]:
         """Split the draws in two at random, each model in the same proportion.
@@ -587,16 +287,17 @@ class Simulations:
         first, second
             Together they hold every draw, and every failed draw, exactly once.
         """
-        in_first, failed = halves(self, fraction, seed)
+        in_first = _first_part(self, fraction, seed)
+        sizes = np.bincount(self.model[in_first], minlength=len(self.names)).tolist()
+        failed = [round(f * s / c) for f, s, c in zip(self.failed, sizes, self.counts, strict=True)]
         rest = list(map(operator.sub, self.failed, failed))
-        parts = (np.flatnonzero(in_first), failed), (np.flatnonzero(~in_first), rest)
-        first, second = (Simulations._trusted(**subset(self, *part)) for part in parts)
-        return first, second
+        first = _subset(self, np.flatnonzero(in_first), failed)
+        return first, _subset(self, np.flatnonzero(~in_first), rest)
 
     @staticmethod
     def concatenate(parts: "Sequence[Simulations]") -> "Simulations":
         """Join simulations of the same models, also written ``first + second``; failed draws add up."""
-        return Simulations._trusted(**joined(list(parts)))
+        return _joined(list(parts))
 
     @classmethod
     def read(
@@ -606,9 +307,9 @@ class Simulations:
         names: Sequence[str] | None = None,
         label: str = "model",
         keys: str | Sequence[str] | None = None,
-        log_density: Sequence[Callable[[Any], Any] | None] | None = None,
+        log_density: Sequence[LogDensity | None] | None = None,
     ) -> Self:
-        """Read draws from files, whoever wrote them.
+        """Read draws from files that any program wrote.
 
         Rows with NaN or infinity are failed draws: they are dropped and counted in `failed`, with a warning.
 
@@ -618,14 +319,15 @@ class Simulations:
             - One file with labels. Arrays (.npz, .h5, .hdf5, .zarr): the data in ``x``, or in several arrays
               for a dict, and ``model``; also ``names``, ``failed``, ``log_weight``, ``parameters/0`` and so
               on. The store of `simulate` is one too. Tables (.csv, .tsv, .txt, .dat, .parquet): one row per
-              draw, a column ``label``, perhaps ``log_weight``; the others are the data in their order, or
-              where they are called ``x_0_0``, ``x_0_1``, ..., entries of an array of that shape.
+              draw, a column ``label``, perhaps ``log_weight``. All other columns are the data, in their
+              order. Columns called ``x_0_0``, ``x_0_1``, ... are entries of an array of that shape.
             - One file per model, in a list or in a dict by name; also .npy, or text without header.
         names
-            The models in the order wanted. By default as the files say; else named as the files, in order of
-            labels that are names, or ``"M0"``, ``"M1"``, ....
+            The models in the order wanted. By default the order is that of the file; labels that are text
+            are sorted; files in a list give their names to the models. If nothing names the models, they are
+            ``"M0"``, ``"M1"``, ....
         label
-            The name of the labels, which are numbers or names; ``"model"`` stands for ``"label"`` too.
+            The name of the labels, which are numbers or names; ``"model"`` also finds ``"label"``.
         keys
             Which arrays or columns are the data; by default all others.
         log_density
@@ -647,26 +349,334 @@ class Simulations:
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
 
-        A file that is there already is replaced when all is written, and not before.
+        A file that exists already is replaced only when the new one is complete.
 
         Parameters
         ----------
         path
-            The suffix says how: .npz, .h5, .hdf5 and .zarr keep all but `log_density`; .csv and .parquet have
-            no room for parameters and dicts, which are refused. The first line of a .csv file is a comment.
+            The suffix decides the format: .npz, .h5, .hdf5 and .zarr keep all but `log_density`; .csv and
+            .parquet cannot hold parameters or dicts, which are refused. The first line of a .csv file is a
+            comment.
         """
         write_draws(path, vars(self))
+
+
+def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
+    """Raise unless these are draws of the models that a network compares, in the same order."""
+    if not isinstance(sims, Simulations):
+        raise TypeError(f"{caller} takes Simulations, got {kind_of(sims)}; make some with simulate.")
+    if sims.names != names:
+        raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")
+
+
+# Checks of what the user gives: each raises an error that says what to give instead.
+
+
+def _check_finite(x: Data) -> None:
+    """Raise if any draw holds NaN or infinity."""
+    for where, array in {f"x[{key!r}]": x[key] for key in x}.items() if isinstance(x, dict) else [("x", x)]:
+        finite = finite_rows(array)
+        if not finite.all():
+            raise ValueError(
+                f"{where} has NaN or infinity in {np.count_nonzero(~finite)} of {len(finite)} rows, first in "
+                f"row {int(np.argmin(finite))}; draw with simulate(), which counts failed draws, or drop "
+                "these rows and say with failed= how many were dropped of each model"
+            )
+
+
+def _checked_log_weight(log_weight: ArrayLike, labels: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+    """Return log weights (n,), none of which is NaN or +inf, and not all −inf in any model."""
+    weight = np.asarray(log_weight, dtype=np.float64)
+    if weight.shape != labels.shape:
+        raise ValueError(f"log_weight has shape {weight.shape}; wanted one per draw, shape {labels.shape}")
+    wrong = np.isnan(weight) | (weight == np.inf)
+    if wrong.any():
+        raise ValueError(
+            f"log_weight is NaN or +infinity in {np.count_nonzero(wrong)} of {len(weight)} draws, first in "
+            f"draw {int(np.argmax(wrong))}; wanted finite numbers, or −infinity for a weight of zero"
+        )
+    for k, name in enumerate(names):
+        if np.all(weight[labels == k] == -np.inf):
+            raise ValueError(f"all weights of model {name!r} are zero; at least one must not be")
+    return weight
+
+
+def _checked_log_ratio(log_ratio: Callable[[Any], ArrayLike], sims: Simulations, model: int) -> np.ndarray:
+    """Return the log ratio of two priors for each draw of a model."""
+    name, failed = sims.names[model], sims.failed[model]
+    if not callable(log_ratio):
+        raise TypeError(
+            "log_ratio must be a function of the parameters that returns the log of new over old prior "
+            f"density, got {kind_of(log_ratio)}"
+        )
+    theta = None if sims.parameters is None else sims.parameters[model]
+    if theta is None:
+        raise ValueError(
+            f"the parameters of model {name!r} are not known, so its draws cannot be reweighted; draw them "
+            "with simulate(..., keep_parameters=True) from a model that has a prior, or give "
+            "Simulations(..., parameters=)"
+        )
+    if failed:
+        raise ValueError(
+            f"{failed:,} draws of model {name!r} failed, and their parameters are not known. Nobody can tell "
+            "which fraction would fail under the new prior, and this fraction enters K. Simulate from the "
+            "new prior"
+        )
+    ratio, count = np.asarray(log_ratio(theta), dtype=np.float64), len(arrays_of(theta)[0])
+    if ratio.shape != (count,):
+        raise ValueError(
+            f"log_ratio returned shape {ratio.shape} for {count} parameters of model {name!r}; wanted one "
+            f"number each, shape ({count},)"
+        )
+    wrong = np.isnan(ratio) | (ratio == np.inf)
+    if wrong.any():
+        raise ValueError(
+            f"log_ratio is NaN or +infinity for {np.count_nonzero(wrong)} of {count} parameters of model "
+            f"{name!r}, first for number {int(np.argmax(wrong))}; where the new prior has no density, return "
+            "−infinity"
+        )
+    return ratio
+
+
+def _checked_parameters(
+    parameters: Sequence[Parameters | None], counts: np.ndarray, names: tuple[str, ...]
+) -> tuple[Parameters | None, ...]:
+    """Return each model's parameters as arrays with one row per draw."""
+    if not isinstance(parameters, (list, tuple)) or len(parameters) != len(names):
+        raise ValueError(f"parameters must be a tuple with an entry for each of the {len(names)} models")
+    thetas = tuple(None if theta is None else map_arrays(np.asarray, theta) for theta in parameters)
+    for theta, count, name in zip(thetas, counts, names, strict=True):
+        for array in () if theta is None else arrays_of(theta):
+            if array.shape[:1] != (count,):
+                raise ValueError(
+                    f"model {name!r} has {count} draws, but its parameters have shape {array.shape}"
+                )
+    return thetas
+
+
+def _checked_log_density(
+    functions: Sequence[LogDensity | None] | None, names: tuple[str, ...]
+) -> tuple[LogDensity | None, ...] | None:
+    """Return a function or None for each model, or None if no density is known."""
+    if functions is None:
+        return None
+    if not isinstance(functions, (list, tuple)) or len(functions) != len(names):
+        raise ValueError(f"log_density must be a tuple with an entry for each of the {len(names)} models")
+    for name, function in zip(names, functions, strict=True):
+        if function is not None and not callable(function):
+            raise TypeError(
+                f"log_density of model {name!r} must be a function of a batch of data, or None, got "
+                f"{kind_of(function)}"
+            )
+    return None if all(function is None for function in functions) else tuple(functions)
+
+
+def _check_no_density(
+    functions: tuple[LogDensity | None, ...] | None, names: tuple[str, ...], model: int
+) -> None:
+    """Raise if the density of a model is known: a change of its prior would make it wrong."""
+    if functions is not None and functions[model] is not None:
+        raise ValueError(
+            f"model {names[model]!r} has a log_density, which belongs to its own prior and not to the new "
+            "one. Simulate a Model with the new prior and its density, or without log_density."
+        )
+
+
+# Parts of draws, and sums.
+
+
+def _positions(index: ArrayLike | slice, n: int) -> np.ndarray:
+    """Return the numbers of the draws that an index stands for."""
+    if isinstance(index, slice):
+        return np.arange(n)[index]
+    chosen = np.asarray(index)
+    if chosen.ndim != 1 or chosen.dtype.kind not in "iub":
+        raise TypeError(
+            f"index must be integers, a mask or a slice; got {chosen.dtype}, shape {chosen.shape}"
+        )
+    if chosen.dtype == bool:
+        if len(chosen) != n:
+            raise ValueError(f"the mask has length {len(chosen)}, but there are {n} draws")
+        return np.flatnonzero(chosen)
+    chosen = chosen.astype(np.intp)
+    outside = (chosen < -n) | (chosen >= n)
+    if outside.any():
+        raise ValueError(f"index {chosen[outside][0]} is outside the {n} draws")
+    return np.where(chosen < 0, chosen + n, chosen)
+
+
+def _subset(sims: Simulations, chosen: np.ndarray, failed: Sequence[int]) -> Simulations:
+    """Return the draws with these numbers, (m,), and these counts of failed draws."""
+    model, weight = sims.model[chosen], sims.log_weight
+    fields = vars(sims) | {
+        "x": map_arrays(operator.itemgetter(chosen), sims.x),
+        "model": model,
+        # Checked again, because all draws taken of a model may have a weight of zero.
+        "log_weight": None if weight is None else _checked_log_weight(weight[chosen], model, sims.names),
+        "failed": tuple(failed),
+        "parameters": sims.parameters and _parameter_rows(sims.parameters, sims.model, chosen),
+    }
+    return Simulations._unchecked(**fields)
+
+
+def _parameter_rows(
+    parameters: tuple[Parameters | None, ...], model: np.ndarray, chosen: np.ndarray
+) -> tuple[Parameters | None, ...]:
+    """Return the parameters of the chosen draws: each model's rows are counted within the model."""
+    rank = np.empty(len(model), dtype=np.intp)
+    for k in range(len(parameters)):
+        rank[model == k] = np.arange(np.count_nonzero(model == k))
+    rows_per_model = [rank[chosen[model[chosen] == k]] for k in range(len(parameters))]
+    return tuple(
+        None if theta is None else map_arrays(operator.itemgetter(rows), theta)
+        for theta, rows in zip(parameters, rows_per_model, strict=True)
+    )
+
+
+def _first_part(sims: Simulations, fraction: float, seed: int) -> np.ndarray:
+    """Choose at random which draws go to the first of two parts, boolean (n,)."""
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must lie between 0 and 1, got {fraction}")
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    in_first = np.zeros(len(sims), dtype=bool)
+    for k, (name, count) in enumerate(zip(sims.names, sims.counts, strict=True)):
+        size = round(fraction * count)
+        if size in (0, count):
+            raise ValueError(
+                f"model {name!r} has {count} draws: a fraction of {fraction} leaves one part without "
+                "any; draw more or choose a fraction nearer to one half"
+            )
+        in_first[rng.permutation(np.flatnonzero(sims.model == k))[:size]] = True
+    return in_first
+
+
+def _joined(parts: Sequence[Simulations]) -> Simulations:
+    """Put several simulations of the same models one after the other."""
+    if not parts:
+        raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
+    for other in parts[1:]:
+        _check_alike(parts[0], other)
+    log_weights = [part.log_weight for part in parts if part.log_weight is not None]
+    parameters = [part.parameters for part in parts if part.parameters is not None]
+    thetas_per_model = zip(*parameters, strict=True)
+    joined = tuple(None if thetas[0] is None else join(*thetas) for thetas in thetas_per_model)
+    return Simulations._unchecked(
+        x=join(*(part.x for part in parts)),
+        model=join(*(part.model for part in parts)),
+        names=parts[0].names,
+        log_weight=join(*log_weights) if log_weights else None,
+        failed=tuple(map(sum, zip(*(part.failed for part in parts), strict=True))),
+        parameters=joined if parameters else None,
+        log_density=_joined_densities(parts),
+    )
+
+
+def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, ...] | None:
+    """Return each model's density from the first part that has it: draws from a file have none."""
+    per_model = zip(*(part.log_density for part in parts if part.log_density is not None), strict=True)
+    return tuple(next((f for f in functions if f is not None), None) for functions in per_model) or None
+
+
+def _check_alike(first: Simulations, other: Simulations) -> None:
+    """Raise unless two Simulations can be joined; the message says what differs."""
+    if first.names != other.names:
+        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
+    if layout(first.x) != layout(other.x):
+        raise ValueError(
+            f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
+            "keys, shapes and types must be the same"
+        )
+    if (first.log_weight is None) != (other.log_weight is None):
+        raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
+    if _parameter_layouts(first) != _parameter_layouts(other):
+        raise ValueError("the parameters differ in what they hold; keep the same ones in both, or none")
+
+
+def _parameter_layouts(sims: Simulations) -> list[tuple[Any, ...]] | None:
+    return None if sims.parameters is None else [_parameter_layout(theta) for theta in sims.parameters]
+
+
+def _parameter_layout(theta: Parameters | None) -> tuple[Any, ...]:
+    if theta is None:
+        return ()
+    # A named tuple that was read from a file is of another type than the one that was written.
+    kind = list(theta) if isinstance(theta, dict) else getattr(theta, "_fields", type(theta))
+    return kind, [array.shape[1:] for array in arrays_of(theta)]
+
+
+# Weights.
+
+
+def thinned(model: np.ndarray, weight: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Choose a random part of the draws that has equal weights, boolean (n,).
+
+    The chance to keep a draw is its weight over the largest weight of its model. Resampling with replacement
+    would keep more draws, but some of them twice, and tests that assume independent draws would be wrong.
+    """
+    largest = np.zeros(model.max(initial=0) + 1)
+    np.maximum.at(largest, model, weight)
+    chosen: np.ndarray = rng.random(len(model)) * largest[model] < weight
+    return chosen
+
+
+def _weights(log_weight: np.ndarray | None, model: np.ndarray) -> np.ndarray:
+    """Return weights with mean one within each model, shape (n,)."""
+    normalised = np.ones(len(model))
+    if log_weight is not None:
+        for k in range(int(model.max()) + 1):
+            in_model = model == k
+            # The largest weight is taken out first so that the exponential cannot overflow.
+            raw = np.exp(log_weight[in_model] - log_weight[in_model].max())
+            normalised[in_model] = raw / raw.mean()
+    return normalised
+
+
+def _warn_if_few(name: str, count: int, worth: float) -> None:
+    """Warn if reweighted draws are worth few of equal weight."""
+    if worth < max(_LEAST_EFFECTIVE, _LEAST_PART * count):
+        warnings.warn(
+            f"{count:,} draws of model {name!r} are worth only {worth:,.0f} of equal weight: few of them lie "
+            "where the new prior does, and log K will be about as uncertain as from so few. Simulate more, "
+            "from the new prior itself or from one between the two.",
+            EffectiveSizeWarning,
+            stacklevel=3,
+        )
+
+
+# How the record is shown, and how it is protected.
+
+
+def _table(sims: Simulations) -> str:
+    """Return a small table: one row per model."""
+    parts = sims.x if isinstance(sims.x, dict) else {"x": sims.x}
+    shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
+    columns = {"draws": sims.counts, "failed": sims.failed}
+    if sims.log_weight is not None:
+        columns["effective"] = tuple(round(float(size)) for size in sims.effective_sample_size)
+    width = max(len(name) for name in ("model", *sims.names))
+    rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
+    for k, name in enumerate(sims.names):
+        rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
+    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
+
+
+def _card(sims: Simulations) -> str:
+    """Return HTML for a notebook: one row per model."""
+    rows = []
+    for k, name in enumerate(sims.names):
+        text = f"{sims.counts[k]:,} draws"
+        if sims.failed[k]:
+            text += f", and {sims.failed[k]:,} that failed ({1 - sims.valid_fraction[k]:.2g} of all)"
+        if sims.log_weight is not None:
+            text += f", worth {sims.effective_sample_size[k]:,.0f} of equal weight"
+        rows.append((name, text))
+    rows.append(("data", layout_text(layout(sims.x))))
+    if sims.parameters is not None:
+        rows.append(("parameters", "kept"))
+    return card(f"{len(sims):,} draws of {len(sims.names)} models", rows)
 
 
 def _read_only(array: np.ndarray) -> np.ndarray:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
-    """Refuse what are not draws of the models that a network compares."""
-    if not isinstance(sims, Simulations):
-        raise TypeError(f"{caller} takes Simulations, got {kind_of(sims)}; make some with simulate.")
-    if sims.names != names:
-        raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")

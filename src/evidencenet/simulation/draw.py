@@ -1,4 +1,4 @@
-"""Draw labelled simulations from models, in seeded chunks, counting the draws that fail."""
+"""`simulate`: draw from models in chunks, each with its own seed, and count the draws that fail."""
 
 import contextlib
 import math
@@ -17,9 +17,10 @@ from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.store import Store, open_store
 
-# The failed fraction of a model is judged after one chunk, but within these numbers of draws.
+# The failed fraction of a model is judged after one chunk, but not before 50 draws and not after 200. From 50
+# draws, a fraction is known to ±0.07.
 _FIRST_LOOK = (50, 200)
-# After so many chunks, how many more are needed is estimated anew.
+# After so many chunks, the number of chunks still needed is estimated again from the failed fraction so far.
 _AT_ONCE = 1_000
 
 
@@ -67,11 +68,11 @@ def simulate(
     keep_parameters
         Whether to keep the parameters of each draw in the `parameters` of the result.
     store
-        A folder, with a name that ends in ``.zarr``, in which each chunk is kept as soon as it is drawn. The
-        same call again, after a break of any kind, reads the chunks that are there and draws only the others;
-        the result is the same to the bit as without a break. With a larger `n` it goes on from there. To
-        write a chunk takes some 20 ms more than its bytes.
-        ``Simulations.read`` reads a store that is complete.
+        A folder, with a name that ends in ``.zarr``, which keeps each chunk as soon as it is drawn. After an
+        interruption of any kind, make the same call again: it reads the chunks that exist and draws only the
+        others, and the result is the same to the bit as without the interruption. With a larger `n` the store
+        grows. To write a chunk takes about 20 ms, and the time for its bytes. ``Simulations.read`` reads a
+        complete store.
     progress
         Whether to show progress on standard error.
 
@@ -79,7 +80,7 @@ def simulate(
     -------
     Simulations
         The draws of the first model, then those of the second, and so on. Failures are counted up to the last
-        draw kept, so ``drawn`` is exactly the number of draws it took.
+        draw used, so ``drawn`` is exactly the number of draws that were needed.
 
     Raises
     ------
@@ -92,14 +93,14 @@ def simulate(
     Warns
     -----
     EvidenceWarning
-        If the code of a model has changed since its store was begun, as far as can be seen; or if a chunk in
-        the store is damaged, which is then drawn again.
+        If the code of a model has changed since its store was made; this is noticed in the functions
+        themselves, not in all that they call. Also if a chunk in the store is damaged; it is drawn again.
 
     Notes
     -----
-    A batch simulator that raises cannot say which draw was bad. Its chunk is then done again draw by draw
-    with the same parameters, draw r from ``SeedSequence(seed, spawn_key=(m, c, r))``. Where the parameters do
-    not decide which draws raise, the failed fraction counted so is low by at most 0.17 / `chunk`.
+    An exception in a batch simulator does not tell which draw was bad. The chunk is then drawn again, draw by
+    draw, with the same parameters; draw r comes from ``SeedSequence(seed, spawn_key=(m, c, r))``. If the
+    parameters do not decide which draws raise, the failed fraction is too low by at most 0.17 / `chunk`.
 
     Examples
     --------
@@ -110,8 +111,8 @@ def simulate(
     (500, 500)
     """
     models = _checked_models(models)
-    parts = _normalised(models, fractions)
-    shares = _shares(models, _whole("n", n, 1), parts)
+    fractions_of_n = _normalised(models, fractions)
+    shares = _shares(models, _whole("n", n, 1), fractions_of_n)
     chunk = _whole("chunk", chunk, 1)
     if workers != -1:
         workers = _whole("workers", workers, 1)
@@ -119,7 +120,7 @@ def simulate(
         raise ValueError(f"max_failed must be at least 0 and less than 1, got {max_failed}")
     seed = _whole("seed", seed, 0)
     sizes = [min(chunk, share) for share in shares]
-    kept = None
+    opened = None
     if store is not None:
         settings = {
             "models": [model.name for model in models],
@@ -127,38 +128,38 @@ def simulate(
             "prior": [model.prior is not None for model in models],
             "seed": seed,
             "chunk": sizes,
-            "fractions": parts.tolist(),
+            "fractions": fractions_of_n.tolist(),
             "keep_parameters": bool(keep_parameters),
         }
         code = [fingerprint(model.simulate, model.prior) for model in models]
-        kept = open_store(store, settings, shares, code)
+        opened = open_store(store, settings, shares, code)
     gathered = Gathered([model.name for model in models], shares, keep_parameters)
     first_look = int(np.clip(chunk, *_FIRST_LOOK))
     with Progress("simulating", sum(shares), enabled=progress) as bar:
         for m, (model, size) in enumerate(zip(models, sizes, strict=True)):
             source = Source(model, m, seed, size, _patience(max_failed))
-            with contextlib.closing(_chunks(source, shares[m], workers, kept)) as chunks:
-                _fill(gathered, source, chunks, max_failed, first_look, kept, bar)
+            with contextlib.closing(_chunks(source, shares[m], workers, opened)) as chunks:
+                _fill(gathered, source, chunks, max_failed, first_look, opened, bar)
     return Simulations(**gathered.fields(), log_density=[model.log_density for model in models])
 
 
 def _chunks(
-    source: Source, share: int, workers: int, kept: Store | None
+    source: Source, share: int, workers: int, store: Store | None
 ) -> Generator[tuple[int, Chunk, bool]]:
-    """Give chunk after chunk, in order, for as long as they are asked for: number, chunk, whether new."""
+    """Yield chunk after chunk, in order and without end: number, chunk, and whether it is new."""
     start = valid = drawn = 0
     while True:
-        # By the valid fraction so far, this many chunks give the draws that are still missing.
+        # With the valid fraction so far, this many chunks give the draws that are still missing.
         count = math.ceil((share - valid) / source.size * max(drawn, 1) / max(valid, 1))
         numbers = range(start, start + min(count, _AT_ONCE))
-        there = {c for c in numbers if kept is not None and kept.has(source.number, c)}
-        with contextlib.closing(_drawn(source, [c for c in numbers if c not in there], workers)) as made:
+        stored = {c for c in numbers if store is not None and store.has(source.number, c)}
+        with contextlib.closing(_drawn(source, [c for c in numbers if c not in stored], workers)) as made:
             for c in numbers:
-                chunk = kept.read(source.number, c) if kept is not None and c in there else None
+                chunk = store.read(source.number, c) if store is not None and c in stored else None
                 new = chunk is None
                 if chunk is None:
-                    # One that was there but is damaged is not among those being made.
-                    chunk = source.draw(c) if c in there else next(made)
+                    # A stored chunk that is damaged is not among those being made.
+                    chunk = source.draw(c) if c in stored else next(made)
                 valid += int(np.count_nonzero(chunk.valid))
                 drawn += len(chunk.valid)
                 yield c, chunk, new
@@ -166,7 +167,7 @@ def _chunks(
 
 
 def _drawn(source: Source, numbers: Sequence[int], workers: int) -> Generator[Chunk]:
-    """Draw chunks, in order; with several workers, some at the same time."""
+    """Draw chunks, in order; with several workers, several at the same time."""
     if workers == 1 or not numbers:
         yield from map(source.draw, numbers)
         return
@@ -180,7 +181,7 @@ def _drawn(source: Source, numbers: Sequence[int], workers: int) -> Generator[Ch
             yield chunk
     finally:
         with warnings.catch_warnings():
-            # Joblib warns about results not used, which is meant when enough draws are there.
+            # Joblib warns about results not used. That is intended once there are enough draws.
             warnings.simplefilter("ignore")
             results.close()
 
@@ -191,7 +192,7 @@ def _fill(
     chunks: Iterator[tuple[int, Chunk, bool]],
     max_failed: float,
     first_look: int,
-    kept: Store | None,
+    store: Store | None,
     bar: Progress,
 ) -> None:
     """Gather as many valid draws of a model as are wanted."""
@@ -203,13 +204,13 @@ def _fill(
         if chunk.hopeless or (drawn >= first_look and lost > max_failed * drawn):
             raise _too_many(source.model, lost, drawn, max_failed, failure)
         gathered.add(m, chunk)
-        if kept is not None and new:
-            kept.write(m, c, chunk)
+        if store is not None and new:
+            store.write(m, c, chunk)
         bar.update(gathered.done, model=source.model.name, **({"failed": f"{lost:,}"} if lost else {}))
         if not gathered.missing(m):
             if lost:
-                told = source.model.name, lost, drawn, words(failure)
-                log.warning("model %r: %d of %d draws failed, the first by %s; log K accounts for it", *told)
+                text = "model %r: %d of %d draws failed, the first by %s; log K accounts for it"
+                log.warning(text, source.model.name, lost, drawn, words(failure))
             return
 
 
@@ -226,7 +227,7 @@ def _too_many(
 
 
 def _patience(max_failed: float) -> int:
-    """How many failures in a row from the start are beyond chance (one in a million) for a model in order."""
+    """Return how many failures in a row, from the start, happen to a working model once in a million."""
     return max(50, math.ceil(math.log(1e-6) / math.log(max(max_failed, 0.5))))
 
 
@@ -243,7 +244,7 @@ def _checked_models(models: Sequence[Model]) -> list[Model]:
 
 
 def _normalised(models: list[Model], fractions: Sequence[float] | None) -> np.ndarray:
-    """Return the part of the draws that each model gives."""
+    """Return the fraction of the draws that each model gives, shape (K,)."""
     parts = np.ones(len(models)) if fractions is None else np.asarray(fractions, dtype=np.float64)
     if parts.shape != (len(models),) or not (np.isfinite(parts) & (parts > 0)).all():
         raise ValueError(
@@ -254,7 +255,7 @@ def _normalised(models: list[Model], fractions: Sequence[float] | None) -> np.nd
 
 
 def _shares(models: list[Model], n: int, parts: np.ndarray) -> list[int]:
-    """How many draws each model gives: n in all, what rounding leaves over goes to the first ones."""
+    """Return how many draws each model gives, n in all; the first models get what rounding leaves over."""
     if n < len(models):
         raise ValueError(f"n={n} is less than the number of models, {len(models)}; each must have a draw")
     # 0.29 * 100 is a little less than 29 in floating point.

@@ -1,22 +1,71 @@
-"""What `Simulations` is given, checked field by field; every message says what to give instead."""
+"""Labels: which model each draw came from, the models' names, and what is counted or kept per model.
+
+`Simulations` checks its arguments with these functions, and the readers of files use them too. Every message
+says what to give instead.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+
+def checked_labels(model: ArrayLike, n: int) -> np.ndarray:
+    """Return labels (n,) as integers."""
+    labels = np.asarray(model)
+    if labels.dtype.kind not in "iub":
+        raise TypeError(f"model must hold integers, got dtype {labels.dtype}; convert with .astype(int)")
+    if labels.shape != (n,):
+        raise ValueError(f"model has shape {labels.shape}, but x has {n} rows; wanted one label per row")
+    return labels.astype(np.int64, copy=False)
+
+
+def checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str, ...]:
+    """Return K distinct names; without any, ``"M0"``, ``"M1"``, ... for labels 0, 1, ...."""
+    low, high = int(labels.min()), int(labels.max())
+    if isinstance(names, str):
+        raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
+    count = high + 1 if names is None else len(names)
+    if low < 0 or (names is None and high >= len(labels)):
+        raise ValueError(f"labels must be 0, 1, ..., one for each model; got values from {low} to {high}")
+    if high >= count:
+        raise ValueError(f"labels go up to {high}, but {count} names were given; wanted {high + 1} names")
+    if names is None:
+        return tuple(f"M{k}" for k in range(count))
+    if not all(isinstance(name, str) and name.strip() for name in names):
+        raise TypeError(f"names must be non-empty strings, got {list(names)!r}")
+    for name in names:
+        if list(names).count(name) > 1:
+            raise ValueError(f"two models are named {name!r}; names must be distinct")
+    return tuple(names)
+
+
+def checked_failed(failed: Sequence[int] | None, names: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the number of failed draws of each model."""
+    if failed is None:
+        return (0,) * len(names)
+    if np.ndim(failed) != 1 or len(failed) != len(names):
+        raise ValueError(f"failed must hold one number for each of the {len(names)} models, got {failed!r}")
+    if np.asarray(failed).dtype.kind not in "iu":
+        raise TypeError(f"failed must hold integers, got {failed!r}")
+    for name, count in zip(names, failed, strict=True):
+        if count < 0:
+            raise ValueError(f"failed is {count} for model {name!r}; it cannot be negative")
+    return tuple(int(count) for count in failed)
 
 
 def coded(
     labels: np.ndarray, known: Sequence[str] | None, names: Sequence[str] | None
 ) -> tuple[np.ndarray, Sequence[str] | None]:
-    """Return labels as numbers, and the names that they stand for.
+    """Return labels as numbers, and the models' names.
 
     Parameters
     ----------
     labels
         Whole numbers, names, or whole numbers written as text, shape (n,).
     known
-        The names as far as the file says them.
+        The names that the file gives, in its order.
     names
         The names in the order wanted; by default in that of the file, or in alphabetical order if the labels
         are names.
@@ -24,7 +73,7 @@ def coded(
     Returns
     -------
     model, names
-        Numbers, shape (n,), and names; None if nothing says them.
+        Numbers, shape (n,), and names; None if neither the labels nor the file nor the caller gives any.
     """
     numbers = labels
     if labels.dtype.kind in "US":
@@ -33,7 +82,7 @@ def coded(
         if None not in whole:
             numbers = np.array(whole)[numbers]
         else:
-            # That of the rows may differ between files.
+            # Alphabetical, because the order of the rows may differ between files.
             known = words.tolist() if known is None else known
             numbers = _places(words.tolist(), known)[numbers]
     elif labels.dtype.kind == "f":
@@ -78,6 +127,7 @@ def _under(parts: Mapping[str, np.ndarray], name: str) -> Any:
 
 
 def _places(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    """Return the position of each word in the names."""
     for word in words:
         if word not in names:
             raise ValueError(f"there is a label {word!r}, but the models are {', '.join(names)}")
@@ -85,42 +135,9 @@ def _places(words: Sequence[str], names: Sequence[str]) -> np.ndarray:
 
 
 def _whole(word: str) -> int | None:
+    """Return a whole number that is written as text, or None."""
     try:
         number = float(word)
     except ValueError:
         return None
     return int(number) if number.is_integer() else None
-
-
-def checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str, ...]:
-    """Return K distinct names."""
-    low, high = int(labels.min()), int(labels.max())
-    if isinstance(names, str):
-        raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
-    count = high + 1 if names is None else len(names)
-    if low < 0 or (names is None and high >= len(labels)):
-        raise ValueError(f"labels must be 0, 1, ..., one for each model; got values from {low} to {high}")
-    if high >= count:
-        raise ValueError(f"labels go up to {high}, but {count} names were given; wanted {high + 1} names")
-    if names is None:
-        return tuple(f"M{k}" for k in range(count))
-    if not all(isinstance(name, str) and name.strip() for name in names):
-        raise TypeError(f"names must be non-empty strings, got {list(names)!r}")
-    for name in names:
-        if list(names).count(name) > 1:
-            raise ValueError(f"two models are named {name!r}; names must be distinct")
-    return tuple(names)
-
-
-def checked_failed(failed: Sequence[int] | None, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the number of failed draws of each model."""
-    if failed is None:
-        return (0,) * len(names)
-    if np.ndim(failed) != 1 or len(failed) != len(names):
-        raise ValueError(f"failed must hold one number for each of the {len(names)} models, got {failed!r}")
-    if np.asarray(failed).dtype.kind not in "iu":
-        raise TypeError(f"failed must hold integers, got {failed!r}")
-    for name, count in zip(names, failed, strict=True):
-        if count < 0:
-            raise ValueError(f"failed is {count} for model {name!r}; it cannot be negative")
-    return tuple(int(count) for count in failed)

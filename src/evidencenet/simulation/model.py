@@ -23,29 +23,23 @@ if TYPE_CHECKING:
     import jax
 
 
-def model_card(model: Any) -> str:
-    """Return a `Model` as HTML."""
-    rows = [("simulate", named(model.simulate))]
-    rows += [("prior", named(model.prior))] if model.prior is not None else []
-    how = {
-        "batch": "many draws in a call",
-        "one": "one draw in a call",
-        "jax": "one draw in a call, compiled",
-    }
-    return card(f"Model {model.name}", [*rows, ("kind", f"{model.kind}: {how[model.kind]}")])
-
-
 Kind = Literal["batch", "one", "jax"]
-# kind -> how simulate is called without and with a prior, for messages
+# For messages: kind -> how the functions are called without a prior, and with one.
 _SIGNATURES = {
     "batch": ("simulate(rng, n) -> n rows", "prior(rng, n) -> n rows, simulate(rng, theta) -> n rows"),
     "one": ("simulate(rng) -> one draw", "prior(rng) -> one theta, simulate(rng, theta) -> one draw"),
     "jax": ("simulate(key) -> one draw", "prior(key) -> one theta, simulate(key, theta) -> one draw"),
 }
+# For the card in a notebook.
+_CALLS = {
+    "batch": "many draws in a call",
+    "one": "one draw in a call",
+    "jax": "one draw in a call, compiled",
+}
 
 
 class DrawError(ValueError, TypeError):
-    """A model's function gave back something else than draws: a mistake in the model, not a failed draw."""
+    """A model's function did not return draws: a mistake in the model, not a failed draw."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +65,9 @@ class Model:
         first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key.
     log_density
         If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
-        every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it, and
-        does not learn it. It is the density of data that exist: if draws can fail, it integrates to 1 over
-        those that do not, and the chance to fail is accounted for as in other models.
+        every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it
+        instead of learning it. If draws can fail, it must be the density of the valid draws: it integrates
+        to 1 over them. The chance to fail is accounted for as in other models.
 
     Examples
     --------
@@ -119,7 +113,10 @@ class Model:
         given = "".join(f", {key}={_name(value)}" for key, value in options.items() if value is not None)
         return f"Model({self.name!r}, simulate={_name(self.simulate)}{given}, kind={self.kind!r})"
 
-    _repr_html_ = model_card
+    def _repr_html_(self) -> str:
+        prior = [] if self.prior is None else [("prior", named(self.prior))]
+        kind = ("kind", f"{self.kind}: {_CALLS[self.kind]}")
+        return card(f"Model {self.name}", [("simulate", named(self.simulate)), *prior, kind])
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Data, Parameters | None]:
         """Draw n data sets and their parameters.
@@ -167,20 +164,19 @@ class Model:
         if self.kind == "batch":
             raw = simulate(rng, n if theta is None else theta)
         elif self.kind == "one":
-            given = [() if theta is None else (map_arrays(operator.itemgetter(i), theta),) for i in range(n)]
-            raw = self._stacked("simulate", [simulate(rng, *parameters) for parameters in given])
+            arguments = [
+                () if theta is None else (map_arrays(operator.itemgetter(i), theta),) for i in range(n)
+            ]
+            raw = self._stacked("simulate", [simulate(rng, *argument) for argument in arguments])
         else:
             raw = self._compiled_simulate(_keys(rng, n), *(() if theta is None else (theta,)))
         try:
             x = as_data(raw)
         except (TypeError, ValueError) as error:
-            raise self._error(f"simulate returned something else than data: {error}") from None
+            raise self._error(f"simulate did not return data: {error}") from None
         for array in arrays_of(x):
             self._check_rows("simulate", array.shape[:1], n)
         return x
-
-    def _error(self, text: str) -> DrawError:
-        return DrawError(f"model {self.name!r}: {text}")
 
     def _check_rows(self, function: str, rows: tuple[int, ...], n: int) -> None:
         if rows == (n,):
@@ -192,13 +188,16 @@ class Model:
             f"for kind={self.kind!r} the signature is {signature}"
         )
 
+    def _error(self, text: str) -> DrawError:
+        return DrawError(f"model {self.name!r}: {text}")
+
     def _stacked(self, function: str, rows: list[Any]) -> Any:
         try:
             return _stack(rows)
         except (TypeError, ValueError) as error:
             raise self._error(f"{function} must return the same kind of draw every time: {error}") from None
 
-    # Each is compiled once for a given n: the compiled function keeps its own cache by shape.
+    # Compiled once for each n: the compiled function keeps its own cache by shape.
     @functools.cached_property
     def _compiled_prior(self) -> Callable[..., Any]:
         return _vectorise(self.prior)
@@ -209,7 +208,7 @@ class Model:
 
 
 def _stack(rows: list[Any]) -> Any:
-    """Single draws as one batch; dicts and tuples are stacked entry by entry."""
+    """Put single draws together to one batch; dicts and tuples are stacked entry by entry."""
     first = rows[0]
     if isinstance(first, dict):
         if any(not isinstance(row, dict) or set(row) != set(first) for row in rows):
@@ -238,7 +237,7 @@ def _vectorise(function: Any) -> Callable[..., Any]:
 def _keys(rng: np.random.Generator, n: int) -> "jax.Array":
     import jax
 
-    # Two words, because a collision between two of 1000 chunks has a probability of 1e-4 with one of 32 bits.
+    # Two words of 32 bits: with a single one, two of 1000 chunks would share a key with probability 1e-4.
     first, second = rng.integers(2**32, size=2, dtype=np.uint32)
     return jax.random.split(jax.random.fold_in(jax.random.key(first), second), n)
 
