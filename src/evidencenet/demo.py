@@ -1,4 +1,4 @@
-"""The paper's main result, end to end: run with ``make demo`` or ``python -m evidencenet.demo``."""
+"""The paper's time series from start to end: run ``make demo`` or ``python -m evidencenet.demo``."""
 
 import argparse
 import time
@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from evidencenet import problems
-from evidencenet.questions.accuracy import Rehearsal, rehearse
+from evidencenet.questions.accuracy import Accuracy, measure_accuracy
 from evidencenet.report import plots
 
 
@@ -19,18 +19,18 @@ def main(
     folder: str = "demo-output",
     progress: bool = True,
 ) -> float:
-    """Train on the time series of Jeffrey & Wandelt (2023), and set the answers beside the exact ones.
+    """Train on the time series of Jeffrey & Wandelt (2023), and compare with the exact answers.
 
     Parameters
     ----------
     draws
         Simulated series to train on, both models together.
     dim
-        Numbers in a series, and parameters of the larger model.
+        Length of a series, and number of parameters of the larger model.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     folder
-        Where the figures and the network are written.
+        Where the figure and the network are written.
     progress
         Show progress bars.
 
@@ -44,29 +44,29 @@ def main(
     without, growth = (model.name for model in problem.models)
     print(
         f"A noisy series of {dim} numbers. Model 0, {without!r}: {dim - 1} oscillations with unknown\n"
-        f"amplitudes. Model 1, {growth!r}: the same, and a linear growth. Which one made the data?\n"
-        f"The network learns from {draws:,} simulated series, without likelihood or parameters.\n"
+        f"amplitudes. Model 1, {growth!r}: the same plus a linear growth. Which one made the data?\n"
+        f"The network learns from {draws:,} simulated series. It sees no likelihood and no parameters.\n"
     )
-    found = rehearse(problem, draws, seed=seed, progress=progress)
-    net = found.net
-    print(f"{net.choice}\n\n{found.check}\n")
+    accuracy = measure_accuracy(problem, draws, seed=seed, progress=progress)
+    net = accuracy.net
+    print(f"{net.choice}\n\n{accuracy.check}\n")
 
     observed = problem.models[1].draw(np.random.default_rng(seed), 1)[0]
     exact = float(problem.log_bayes_factor(observed)[0])
     answer = net.compare(observed)
-    print(f"One series with growth, as if observed:\n{answer}\n  exact log K     {exact:.3f}\n")
+    print(f"One series with growth, used as the observation:\n{answer}\n  exact log K     {exact:.3f}\n")
 
-    rmse = found.rmse / float(np.log(10))
-    _draw(found, Path(folder))
+    rmse = accuracy.rmse / float(np.log(10))
+    _write(accuracy, Path(folder))
     print(
-        f"Over {len(found.fresh):,} fresh series the estimate of log10 K is off by {rmse:.4f}\n"
-        f"(root mean square; the paper's figure for 100 numbers and a million draws: 0.017).\n"
-        f"Figures and the network are in {folder}/. All this took {time.perf_counter() - start:.0f} s."
+        f"The RMSE of log10 K over {len(accuracy.fresh):,} fresh series is {rmse:.4f}\n"
+        f"(the paper has 0.017 for series of 100 numbers and a million draws).\n"
+        f"The figure and the network are in {folder}/. This took {time.perf_counter() - start:.0f} s."
     )
     return rmse
 
 
-def _draw(found: Rehearsal, folder: Path) -> None:
+def _write(accuracy: Accuracy, folder: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -74,12 +74,12 @@ def _draw(found: Rehearsal, folder: Path) -> None:
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     FigureCanvasAgg(figure)
     left, middle, right = figure.subplots(1, 3)
-    shown = slice(None, None, max(1, len(found.exact) // 5000))
-    plots.log_k(found.check.log_k[shown, 1], found.exact[shown, 1], axis=left)
-    plots.coverage(found.check.coverage, axis=middle)
-    plots.residuals(found.check.coverage, axis=right)
+    shown = slice(None, None, max(1, len(accuracy.exact) // 5000))
+    plots.log_k(accuracy.check.log_k[shown, 1], accuracy.exact[shown, 1], axis=left)
+    plots.coverage(accuracy.check.coverage, axis=middle)
+    plots.residuals(accuracy.check.coverage, axis=right)
     figure.savefig(folder / "time_series.png", dpi=150)
-    found.net.save(folder / "time_series.evnet")
+    accuracy.net.save(folder / "time_series.evnet")
 
 
 if __name__ == "__main__":

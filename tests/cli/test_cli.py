@@ -15,7 +15,7 @@ import pytest
 
 import evidencenet as en
 from command import done, exact, parsed, refused, run, spec_file
-from evidencenet.questions.accuracy import Rehearsal
+from evidencenet.questions.accuracy import Accuracy
 from evidencenet.training import checkpoint
 
 TRAINING = ("--seed", 2, "--members", 2, "--epochs", 6)
@@ -98,22 +98,22 @@ def test_train_is_the_same_as_in_python_to_the_bit(
     assert found.pop("run")["command"] == "problems"
     fresh = en.simulate(problem.models, 20_000, seed=3, progress=False)
     log_k = problem.log_evidence(fresh.x)
-    rehearsal = Rehearsal(problem, net, fresh, en.validate(net, fresh), log_k)
-    assert rehearsal.to_dict() == found
+    accuracy = Accuracy(problem, net, fresh, en.validate(net, fresh), log_k)
+    assert accuracy.to_dict() == found
     # The one of the command line was stopped on the way.
-    assert "Stopped. The training so far is kept in" in folder.said["stopped"]
+    assert "Stopped. The training so far is in" in folder.said["stopped"]
     assert not list(folder.path.glob("*.checkpoint"))
     # What it says of itself.
     error = net.log_bayes_factor(fresh.x) - log_k[:, 1]
     assert found["rmse"] == pytest.approx(np.sqrt(np.mean(error**2)))
     assert found["rmse"] < 0.2 * found["exact_scatter"]
-    held = found["in_confirmed_range"]
+    validated = found["in_validated_range"]
     inside = net.ranges[0].contains(net.log_bayes_factor(fresh.x))
-    assert held["part"] == pytest.approx(np.mean(inside))
+    assert validated["part"] == pytest.approx(np.mean(inside))
     size = np.abs(error / net.error(fresh.x))[inside]
-    assert held["within_one_error"] == pytest.approx(np.mean(size < 1))
-    assert 0.4 < held["within_one_error"] < held["within_two_errors"]
-    assert "% of these lie within one error" in str(rehearsal)
+    assert validated["within_one_error"] == pytest.approx(np.mean(size < 1))
+    assert 0.4 < validated["within_one_error"] < validated["within_two_errors"]
+    assert "% of the draws in the range are within one error" in str(accuracy)
 
 
 def test_train_keeps_how_it_was_made(folder: Folder) -> None:
@@ -201,7 +201,7 @@ def test_validate(folder: Folder, net: en.EvidenceNetwork, tmp_path: Path) -> No
     assert printed == json.loads(kept.read_text())
     assert printed.pop("run")["made_from"][str(folder.fresh)]["command"] == "simulate"
     assert printed == check.to_dict()
-    assert "exists already" in refused("validate", folder.net, folder.fresh, "--out", kept)
+    assert "already exists" in refused("validate", folder.net, folder.fresh, "--out", kept)
 
 
 @pytest.mark.parametrize("change", ["labels", "data"])
@@ -230,7 +230,9 @@ def test_one_file_per_model(folder: Folder, tmp_path: Path) -> None:
     assert {**apart, "run": None} == {**together, "run": None}
     said = refused("validate", folder.net, paths[0], tmp_path / "x=level.npy", code=2)
     assert "names its model" in said
-    assert "two files are of the model 'flat'" in refused("validate", folder.net, paths[0], paths[0], code=2)
+    assert "two files are given for the model 'flat'" in refused(
+        "validate", folder.net, paths[0], paths[0], code=2
+    )
     assert "in this order" in refused("validate", folder.net, *reversed(paths))
 
 
@@ -254,7 +256,7 @@ def test_report(folder: Folder, tmp_path: Path) -> None:
     made = json.loads(Path(f"{page}.run.json").read_text())
     assert parsed("compare", folder.net, folder.observed)["answers"] == made["answers"]
     assert made["validation"]["passed"] is True
-    assert "exists already" in refused("report", folder.net, "--out", page)
+    assert "already exists" in refused("report", folder.net, "--out", page)
     assert page.read_text(encoding="utf-8") == html
     done("report", folder.net, "--out", page, "--force", "--title", "<b>Mine & yours</b>")
     assert "&lt;b&gt;Mine &amp; yours&lt;/b&gt;" in page.read_text(encoding="utf-8")
@@ -296,10 +298,10 @@ def test_wrong_networks_and_observations(folder: Folder, tmp_path: Path) -> None
 
 def test_nothing_is_replaced_unasked(folder: Folder) -> None:
     before = folder.net.read_bytes()
-    assert "exists already" in refused("train", folder.draws, "--out", folder.net)
+    assert "already exists" in refused("train", folder.draws, "--out", folder.net)
     assert folder.net.read_bytes() == before
     before = folder.fresh.read_bytes()
-    assert "exists already" in refused("simulate", folder.spec, "--n", 10, "--out", folder.fresh)
+    assert "already exists" in refused("simulate", folder.spec, "--n", 10, "--out", folder.fresh)
     assert folder.fresh.read_bytes() == before
     for command in (("train", folder.draws), ("report", folder.net)):
         assert "is a folder" in refused(*command, "--out", folder.path, "--force")

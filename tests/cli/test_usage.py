@@ -94,7 +94,7 @@ def test_every_loss_of_numbers_has_a_name() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--loss", "polynomial"), "needs an --alpha"),
+        (("--loss", "polynomial"), "needs --alpha as well"),
         (("--loss", "logistic", "--alpha", "2"), "has no alpha"),
         (("--alpha", "0.2"), "alpha"),
         (("--loss", "hinge"), "hinge"),
@@ -260,7 +260,7 @@ def test_a_fault_of_ours_is_told_as_such(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(en.problems, "zoo", lambda: {"a": zoo})
     said = refused("problems")
-    assert said == "Error: KeyError: 'lost'. If this is no fault of yours, --debug shows where it happened."
+    assert said == "Error: KeyError: 'lost'. Run it again with --debug to see where this happened."
     result = run("problems", "--debug")
     assert result.exit_code == 1
     assert "Traceback" in result.stderr

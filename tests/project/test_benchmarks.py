@@ -80,7 +80,7 @@ def test_demonstration(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert 0 < rmse < 0.095
     shown = capfd.readouterr()
     assert shown.err == ""
-    assert f"off by {rmse:.4f}" in shown.out
+    assert f"fresh series is {rmse:.4f}" in shown.out
     assert "coverage" in shown.out
     assert "exact log K" in shown.out
     assert (tmp_path / "new" / "time_series.png").read_bytes().startswith(b"\x89PNG")

@@ -7,7 +7,7 @@ import pytest
 
 import evidencenet as en
 from conftest import draws
-from evidencenet.questions.alpha import AlphaChoice, AlphaTrial, _taken
+from evidencenet.questions.alpha import AlphaChoice, AlphaTrial, _best
 
 
 def trial(alpha: float, score: float, sound: bool = True) -> AlphaTrial:
@@ -37,15 +37,15 @@ def costs(trials: list[AlphaTrial], scatter: float = 0.1) -> dict[float, np.ndar
     ],
 )
 def test_the_rule(trials: list[AlphaTrial], alpha: float) -> None:
-    assert _taken(trials, costs(trials)) == alpha
+    assert _best(trials, costs(trials)) == alpha
 
 
 def test_text() -> None:
     text = str(AlphaChoice(2.0, (trial(1.0, 0.5), trial(2.0, 0.49)), 9_000))
-    assert text.startswith("alpha = 2, trained on 9,000 draws each")
+    assert text.startswith("alpha = 2, each trained on 9,000 draws")
     assert "*      2    0.4900 ± 0.0020    0.100         0.5    0.0000 ± 0.0020  yes" in text
     assert max(map(len, text.splitlines())) <= 110
-    assert "None is sound" in str(AlphaChoice(1.0, (trial(1.0, 0.5, False),), 9_000))
+    assert "No alpha is sound" in str(AlphaChoice(1.0, (trial(1.0, 0.5, False),), 9_000))
 
 
 @pytest.fixture(scope="module")

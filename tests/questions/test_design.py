@@ -59,7 +59,7 @@ def test_the_answer_is_exact_within_its_error() -> None:
     assert abs(float(answer) - other) > 3 * float(answer.error)
     assert found.first in settings
     assert found.verdict.startswith(
-        f"Reached at {answer} (between the settings tried): odds of 5 : 1 for free"
+        f"{answer} (interpolated between settings) reaches odds of 5 : 1 for free"
     )
     assert str(found).splitlines()[1].split()[0] == "15"
     again = en.design(models, settings[:1], odds=5, probability=0.6, seed=1, **OPTIONS)
@@ -103,20 +103,20 @@ def test_when_there_is_no_answer() -> None:
     never = record([10, 20], [0.5, 0.6])
     assert never.answer is None
     assert never.first is None
-    assert never.verdict.startswith("Not reached: odds of 20 : 1 for free in 90% of cases")
+    assert never.verdict.startswith("None of these settings reaches odds of 20 : 1 for free in 90% of cases")
     at_once = record([10, 20], [0.95, 0.96])
     assert at_once.answer is None
-    assert at_once.verdict.startswith("Reached at the first setting already, 10")
+    assert at_once.verdict.startswith("The first setting, 10, already reaches")
     named = record(["day", "year"], [0.5, 0.95])
     assert named.answer is None
-    assert named.verdict.startswith("Reached first at year")
+    assert named.verdict.startswith("year")
     falls = record([10, 20, 30], [0.5, 0.95, 0.7])
     assert falls.answer is None
-    assert falls.verdict.startswith("Reached first at 20, but not at every later setting")
+    assert falls.verdict.endswith("but later settings fall short.")
     by_chance = record([10, 20, 30], [0.5, 0.92, 0.89])
     assert by_chance.answer is not None
     disordered = record([10, 30, 20], [0.5, 0.95, 0.96])
-    assert disordered.verdict.startswith("Reached first at 30:")
+    assert disordered.verdict.startswith("30 is the first setting that reaches odds")
 
 
 def test_table() -> None:

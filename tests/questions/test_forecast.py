@@ -137,7 +137,7 @@ def test_parameters_by_name_number_or_function(net: en.EvidenceNetwork) -> None:
     assert np.asarray(square.probability.value)[1, 1] == pytest.approx(beyond.mean())
     empty = en.forecast(net, made(mean), bins=[-2.0, 0.0, 50.0, 60.0])
     assert np.isnan(np.asarray(empty.probability.value)[2])
-    assert "no draws" in str(empty)
+    assert "unknown  (0 draws)" in str(empty)
 
 
 def test_it_prints(net: en.EvidenceNetwork) -> None:
@@ -159,16 +159,21 @@ def test_bad_input(net: en.EvidenceNetwork) -> None:
     )
     bad: list[tuple[Any, dict[str, Any], type[Exception], str]] = [
         (np.zeros((3, 5)), {}, TypeError, "source must be a Model or Simulations of one, got a ndarray"),
-        (model, {"threshold": np.nan}, ValueError, "threshold = nan; wanted a natural log K"),
+        (model, {"threshold": np.nan}, ValueError, "threshold = nan; wanted a finite natural log K"),
         (model, {"against": 1}, ValueError, "cannot be compared with itself: both are 'free mean'"),
-        (en.Model("new", model.simulate), {}, ValueError, "'new' is none of them; say with model="),
-        (model, {"parameter": "mean"}, ValueError, "have no names; give a number or a function for 'mean'"),
+        (en.Model("new", model.simulate), {}, ValueError, "'new' is none of them. Say with model="),
+        (model, {"parameter": "mean"}, ValueError, "have no names, got 'mean'. Give the number"),
         (model, {"parameter": 1}, ValueError, "there is no parameter 1; there are 0 to 0"),
         (model, {"bins": 0}, ValueError, "wanted a whole number of bins"),
         (model, {"bins": [1.0, 0.0]}, ValueError, "wanted two or more, in increasing order"),
         (model, {"bins": [[0.0, 1.0], [0.0, 1.0]]}, ValueError, "is for 2 parameters; there are 1"),
-        (model, {"parameter": lambda mean: mean * np.nan}, ValueError, "is NaN or infinite for some draws"),
-        (plain, {"parameter": 0}, ValueError, r"are not known; .*keep_parameters=True"),
+        (
+            model,
+            {"parameter": lambda mean: mean * np.nan},
+            ValueError,
+            "is NaN or infinite for 100 of 100 draws",
+        ),
+        (plain, {"parameter": 0}, ValueError, r"without their parameters.*keep_parameters=True"),
         (kept, {"parameter": "c"}, ValueError, "there is no parameter 'c'; there are 'a', 'b'"),
         (kept, {"parameter": "a"}, ValueError, r"parameter 'a' has shape \(1000, 2\); wanted one number per"),
         (kept, {"parameter": "b"}, ValueError, "edges of the bins of 'b'"),

@@ -154,9 +154,9 @@ def test_it_prints() -> None:
     lines = str(test).splitlines()
     assert lines[0] == "Test of M0 (null) against M1 by log K, on 5,000 + 5,000 draws"
     assert lines[1].startswith("  size 0.1")
-    # Only 5 draws of the null lie beyond a size of 0.001: not told.
+    # Only 5 draws of the null lie beyond a size of 0.001, so this size is not printed.
     assert [line.split()[1] for line in lines if "size" in line] == ["0.1", "0.05", "0.01"]
-    assert lines[-1].endswith("0.0002, by the number of draws")
+    assert lines[-1].endswith("0.0002, limited by the number of draws")
     assert repr(test) == str(test)
     assert "area under ROC" in test._repr_html_()
 
@@ -172,11 +172,11 @@ def test_bad_input(small: Case) -> None:
         en.hypothesis_test(net, en.Simulations(sims.x, sims.model))
     with pytest.raises(ValueError, match="cannot be tested against itself: both are 'zero mean'"):
         en.hypothesis_test(net, sims, model=0)
-    with pytest.raises(ValueError, match=r"log_k_null must hold log K of two draws .*shape \(1,\)"):
+    with pytest.raises(ValueError, match=r"log_k_null must hold log K of two or more draws.*shape \(1,\)"):
         en.HypothesisTest.of([1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match="log_k_alternative is NaN for 1 of 2 draws"):
         en.HypothesisTest.of([1.0, 2.0], [1.0, np.nan])
-    with pytest.raises(ValueError, match="those of the null and of the alternative"):
+    with pytest.raises(ValueError, match="two names, of the null and of the alternative"):
         en.HypothesisTest.of([1.0, 2.0], [1.0, 2.0], names=("a", "b", "c"))  # type: ignore[arg-type]
     test = exact_test(999, seed=1)
     for size in (0.0, 1.0, -1, np.nan):

@@ -78,11 +78,11 @@ def test_one_observation(test_of_part: PredictiveTest, fresh: Any) -> None:
     assert "predictive log K" in answer._repr_html_()
     assert answer.to_dict()["log_k"] == answer.log_k
     assert answer.warnings == ()
-    assert answer.confirmed
+    assert answer.validated
     strange = test_of_part.compare(np.full(SIZE, 50.0))
     assert {warning.split(":")[0] for warning in strange.warnings} == {"all data", "the kept part"}
-    assert not strange.confirmed
-    assert "not confirmed: see the warnings" in str(strange)
+    assert not strange.validated
+    assert "outside the validated range: see the warnings" in str(strange)
     assert "Warning: the kept part: no model produces data like this" in str(strange)
     assert repr(test_of_part).count("EvidenceNetwork") == 2
 
@@ -133,22 +133,22 @@ def test_parts_of_a_dict() -> None:
     part = en.problems.mean_test(size=2).log_bayes_factor(x[:, :2])
     exact = problem.log_bayes_factor(x) - part
     assert abs(np.mean(test.log_bayes_factor(both.x) - exact)) < 0.04
-    with pytest.raises(ValueError, match=r"keep = 'c'; wanted some of the keys of x, 'a', 'b'"):
+    with pytest.raises(ValueError, match=r"keep = 'c'; wanted one or more of the keys of x, 'a', 'b'"):
         en.predictive_test(both, "c", **short)
-    with pytest.raises(ValueError, match="nothing left to predict"):
+    with pytest.raises(ValueError, match="nothing is left to predict"):
         en.predictive_test(both, ["a", "b"], **short)
 
 
 @pytest.mark.parametrize(
     ("keep", "message"),
     [
-        (slice(0), "takes 0 of 8; wanted at least one, each once, and not all"),
+        (slice(0), "takes 0 of 8 places; wanted one or more different places, but not all"),
         ([], "wanted indices from 0 to 7"),
-        (range(8), "takes 8 of 8; .* something must be left to predict"),
-        ([1, 1], "each once"),
+        (range(8), "takes 8 of 8 places; .* something must be left to predict"),
+        ([1, 1], "different places"),
         ([9], "wanted indices from 0 to 7, a slice, a mask of length 8"),
         (["a"], "wanted indices from 0 to 7"),
-        (lambda x: x[:5], "keep returned 5 rows for a batch of 40; it must take a part of each draw"),
+        (lambda x: x[:5], "keep returned 5 rows for a batch of 40 draws; wanted one row for each draw"),
     ],
 )
 def test_bad_parts(keep: Any, message: str) -> None:
@@ -159,11 +159,11 @@ def test_bad_parts(keep: Any, message: str) -> None:
 
 def test_bad_input(test_of_part: PredictiveTest, fresh: Any) -> None:
     sims = en.simulate(MODELS, 40, seed=1, progress=False)
-    with pytest.raises(ValueError, match="draws were given; leave it out"):
+    with pytest.raises(ValueError, match="draws were given, so none are made"):
         en.predictive_test(sims, KEPT, 100)
     with pytest.raises(ValueError, match="n is missing"):
         en.predictive_test(MODELS, KEPT)
-    with pytest.raises(ValueError, match=r"Give all of an observation, .* the part is taken here"):
+    with pytest.raises(ValueError, match=r"this network was trained on .*Give observations in the form"):
         test_of_part.log_bayes_factor(fresh[:, KEPT])
     with pytest.raises(ValueError, match="NaN or infinity"):
         test_of_part.log_bayes_factor(np.full(SIZE, np.nan))

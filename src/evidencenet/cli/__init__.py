@@ -1,4 +1,7 @@
-"""The command `evidencenet`: parse, call, write."""
+"""The command `evidencenet`, one file for each group of commands: parse, call the library, write.
+
+No mathematics lives here. `session` is what all commands share; `options` are the options they share.
+"""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -13,7 +16,7 @@ from evidencenet.cli.worked import demo, problems
 
 app = typer.Typer(
     no_args_is_help=True,
-    # Plain text: examples are to be copied, and brackets in them are not markup.
+    # Plain text, because brackets in the examples are not markup.
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 100},
@@ -60,15 +63,15 @@ evidencenet compare net.evnet observed.npy
 evidencenet report net.evnet fresh.zarr --observed observed.npy"""
 _EXIT_CODES = """
 0    done
-1    an error: wrong data, failed simulations, a file that is there already
+1    an error: wrong data, failed simulations, a file that already exists
 2    the command was not understood
 3    validate: a check failed
-4    compare: an observation is unlike the draws of every model
-130  stopped by Ctrl-C; simulate and train go on when run again"""
+4    compare: an observation is far from the draws of every model
+130  stopped by Ctrl-C; run simulate or train again to continue"""
 
 
 def _listed(title: str, lines: str) -> str:
-    # The mark keeps lines as they are.
+    # "\b" tells the help not to join the lines.
     return "\b\n" + title + ":" + lines.replace("\n", "\n  ")
 
 
@@ -80,7 +83,7 @@ def _app(
 ) -> None:
     """Which of my models made this data, and by what odds? An answer from simulations alone.
 
-    Results go to standard output, all else to standard error. log K is the natural logarithm of
+    Results go to standard output, everything else to standard error. log K is the natural logarithm of
     p(x | second model) / p(x | first model).
     """
 

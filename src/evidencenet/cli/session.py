@@ -1,4 +1,4 @@
-"""What all commands share: where words go, how errors are told, and the record of what was done."""
+"""`Session`: what all commands share: output, error messages, exit codes, and the record of the run."""
 
 import contextlib
 import json
@@ -20,15 +20,16 @@ from evidencenet._common.display import plain
 from evidencenet._common.versions import versions
 from evidencenet._common.warnings import EvidenceWarning
 
-# Exit codes beside 0, and 2 for a command that is not understood, which is typer's own.
+# Exit codes. Also: 0 for success, and 2 from typer for a command that it does not understand.
 ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED = 1, 3, 4, 130
 
-# What these say is meant for the user; anything else is a fault, of which only a traceback tells more.
-_PLAIN = (ValueError, TypeError, OSError, ImportError, MemoryError, en.SimulationError)
+# The messages of these errors are written for users. Any other error is a fault of the program, and only its
+# traceback says more.
+_FOR_USERS = (ValueError, TypeError, OSError, ImportError, MemoryError, en.SimulationError)
 
 
 class CommandError(Exception):
-    """An error that is told to the user as it stands."""
+    """An error whose message is shown to the user unchanged."""
 
 
 class Session:
@@ -37,32 +38,49 @@ class Session:
     Parameters
     ----------
     context
-        Of the command: its name, and its arguments with all defaults.
+        The command's name, and its arguments with all defaults.
     out
-        Where results go: standard output, which nothing else may write to.
+        Where results go: standard output. Nothing else may be written there.
+
+    Attributes
+    ----------
+    advice
+        Returns what to tell the user after Ctrl-C.
     """
 
     def __init__(self, context: typer.Context, out: TextIO) -> None:
         self.advice: Callable[[], str] = lambda: ""
         self._command = context.info_name
-        self._arguments = {key: _named(value) for key, value in context.params.items()}
+        self._arguments = {key: _for_json(value) for key, value in context.params.items()}
         self._out = out
         self._start = time.perf_counter()
         self._started = datetime.now(UTC)
 
     @property
     def progress(self) -> bool:
-        """Whether to show how far the work has come."""
+        """Whether to show progress bars."""
         return not self._arguments.get("quiet", False)
 
     @contextlib.contextmanager
-    def speaking(self) -> Generator[None]:
-        """While this lasts, what is printed is the result itself, unless JSON is wanted."""
+    def printing(self) -> Generator[None]:
+        """Send printed text to standard output as the result, or to standard error if JSON is wanted."""
         with contextlib.redirect_stdout(sys.stderr if self._arguments.get("json") else self._out):
             yield
 
     def finish(self, result: dict[str, Any], text: str, *, kept: Path | None = None, **more: Any) -> None:
-        """Print a result, as text or as JSON with the record of the run, and keep the latter in a file."""
+        """Print the result, and write it with the record of the run to a JSON file.
+
+        Parameters
+        ----------
+        result
+            The numbers, which become the JSON object.
+        text
+            Printed instead of JSON unless the user gave --json; nothing is printed if it is empty.
+        kept
+            The JSON file; None to write no file.
+        more
+            Further entries of the record.
+        """
         run = {
             "command": self._command,
             "arguments": self._arguments,
@@ -73,21 +91,21 @@ class Session:
             "seconds": round(time.perf_counter() - self._start, 3),
             **more,
         }
-        page = json.dumps(plain({**result, "run": run}), indent=2, allow_nan=False)
+        as_json = json.dumps(plain({**result, "run": run}), indent=2, allow_nan=False)
         if kept is not None:
-            write_text(kept, page + "\n")
+            write_text(kept, as_json + "\n")
         if self._arguments.get("json"):
-            text = page
+            text = as_json
         if text:
             show(text, self._out)
 
 
 @contextlib.contextmanager
 def session(context: typer.Context) -> Generator[Session]:
-    """Do the work of a command: errors become one sentence on standard error, and an exit code."""
+    """Run a command: an error becomes one sentence on standard error, and an exit code."""
     run = Session(context, sys.stdout)
     try:
-        # What a simulator prints must not get between the results.
+        # A user's simulator may print: this must not mix with the results.
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.filterwarnings("always", category=EvidenceWarning)
             warnings.showwarning = lambda message, *_, **__: show(f"Warning: {message}", sys.stderr)
@@ -95,18 +113,18 @@ def session(context: typer.Context) -> Generator[Session]:
     except KeyboardInterrupt:
         show(f"Stopped. {run.advice()}".rstrip(), sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
-    # A reader that has read enough, such as `head`, is typer's to deal with.
+    # typer handles these itself; BrokenPipeError comes from a reader that stops early, such as `head`.
     except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise
     except Exception as error:
         if context.params.get("debug"):
             traceback.print_exc()
-        show(f"Error: {_told(error)}", sys.stderr)
+        show(f"Error: {_message(error)}", sys.stderr)
         raise typer.Exit(ERROR) from None
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file; an existing one is replaced only when all is written."""
+    """Write a text file; an existing file is replaced only once everything is written."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         partial.write_text(text, encoding="utf-8", newline="\n")
@@ -116,49 +134,51 @@ def write_text(path: Path, text: str) -> None:
 
 
 def show(text: str, stream: TextIO) -> None:
-    """Print text; what could move the cursor or has no letter here, as in a name from a file, is escaped."""
+    """Print text; control characters, and characters that the terminal cannot show, are escaped.
+
+    They can come from a file, for example in the name of a model.
+    """
     safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     encoding = stream.encoding or "utf-8"
     print(safe.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
 def new_file(path: Path, force: bool) -> Path:
-    """Refuse to replace a file unless told to, and make its folder."""
+    """Raise an error if the file exists and `force` is not set; make its folder."""
     if path.exists() and not force:
-        raise CommandError(f"{path} exists already. Give another --out, or --force to replace it.")
+        raise CommandError(f"{path} already exists. Give another --out, or --force to replace it.")
     if path.is_dir():
-        raise CommandError(f"{path} is a folder; --out wants the name of a file.")
+        raise CommandError(f"{path} is a folder. Give --out the name of a file.")
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 def record_of(path: Path) -> Path:
-    """Return the file beside `path` that tells how it was made."""
+    """Return the file next to `path` that records how it was made."""
     return path.with_name(f"{path.name}.run.json")
 
 
 def made_from(*sources: str | Path | list[str] | dict[str, str]) -> dict[str, Any]:
-    """Return, by path, how each of the files was made; None where that is not known."""
-    found: dict[str, Any] = {}
+    """Return, by path, the record of how each file was made; None if there is no record."""
+    records: dict[str, Any] = {}
     for source in sources:
         paths = list(source.values()) if isinstance(source, dict) else source
         for path in map(Path, paths if isinstance(paths, list) else [paths]):
             try:
-                found[str(path)] = json.loads(record_of(path).read_text(encoding="utf-8"))["run"]
+                records[str(path)] = json.loads(record_of(path).read_text(encoding="utf-8"))["run"]
             except (OSError, ValueError, KeyError, TypeError):
-                found[str(path)] = None
-    return found
+                records[str(path)] = None
+    return records
 
 
-def _named(value: Any) -> Any:
+def _for_json(value: Any) -> Any:
+    """Return an argument as JSON can hold it: paths and names become texts."""
     if isinstance(value, list | tuple):
-        return [_named(part) for part in value]
+        return [_for_json(part) for part in value]
     return value if isinstance(value, str | int | float | bool | None) else str(value)
 
 
-def _told(error: Exception) -> str:
-    if isinstance(error, CommandError):
+def _message(error: Exception) -> str:
+    if isinstance(error, CommandError) or (isinstance(error, _FOR_USERS) and str(error)):
         return str(error)
-    if isinstance(error, _PLAIN) and str(error):
-        return str(error)
-    return f"{type(error).__name__}: {error}. If this is no fault of yours, --debug shows where it happened."
+    return f"{type(error).__name__}: {error}. Run it again with --debug to see where this happened."

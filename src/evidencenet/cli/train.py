@@ -1,4 +1,4 @@
-"""`evidencenet train`: from draws in files to a network in a file."""
+"""`evidencenet train`: read draws from files, train, and write the network to a file."""
 
 from dataclasses import MISSING, asdict, fields, replace
 from enum import StrEnum
@@ -27,7 +27,7 @@ from evidencenet.cli.session import made_from, new_file, record_of, session
 
 
 class LossName(StrEnum):
-    """The losses that numbers describe, by the names of the paper."""
+    """The losses that numbers alone describe, with the paper's names."""
 
     SQUARED = "squared"
     POLYNOMIAL = "polynomial"
@@ -42,7 +42,7 @@ class LossName(StrEnum):
 
 
 class RecipeName(StrEnum):
-    """Ways to train that have a name."""
+    """The recipes that have a name."""
 
     PAPER = "paper"
 
@@ -69,12 +69,13 @@ def train(
     members: Members = 4,
     loss: Annotated[
         LossName | None,
-        typer.Option(metavar="NAME", help=f"Not chosen by trials, but {', '.join(LossName)}."),
+        typer.Option(metavar="NAME", help=f"One of {', '.join(LossName)}. Chosen by trials by default."),
     ] = None,
     alpha: Annotated[
-        float | None, typer.Option(metavar="A", help="Of the loss; without --loss, of l-pop-exponential.")
+        float | None,
+        typer.Option(metavar="A", help="Alpha of the loss, which is l-pop-exponential without --loss."),
     ] = None,
-    recipe: Annotated[RecipeName | None, typer.Option(help="Train as the paper did.")] = None,
+    recipe: Annotated[RecipeName | None, typer.Option(help="Train as in the paper.")] = None,
     epochs: Epochs = None,
     names: Names = None,
     label: Label = "model",
@@ -83,18 +84,18 @@ def train(
     json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Train an ensemble of networks on draws of two models or more.
+    """Train an ensemble of networks on draws of two or more models.
 
-    What is not named (loss, kind of network, scaling) is chosen by trials on some of the draws. With --recipe
-    or --epochs nothing is tried: then it is the paper's loss, and the first network that suits the data. If
-    this is stopped, the same command goes on where it was.
+    The loss, the kind of network and the scaling are chosen by trials on some of the draws. With --recipe or
+    --epochs there are no trials: the loss is the paper's, and the network is the first that suits the data.
+    If you stop the command, run it again: it continues where it stopped.
     """
     chosen_loss, chosen_recipe, given = _loss(loss, alpha), named_recipe(recipe, epochs), sources(sims)
     with session(context) as run:
         new_file(out, force)
         checkpoint = out.with_name(f"{out.name}.checkpoint")
         run.advice = lambda: (
-            f"The training so far is kept in {checkpoint}: the same command goes on from there."
+            f"The training so far is in {checkpoint}. Run the same command again to continue."
             if checkpoint.exists()
             else ""
         )
@@ -119,7 +120,7 @@ def train(
 
 
 def named_recipe(name: RecipeName | None, epochs: int | None) -> en.Recipe | None:
-    """Return the recipe of that name, with so many epochs; None if neither was named."""
+    """Return the recipe of this name, with this number of epochs; None if neither is given."""
     if name is None and epochs is None:
         return None
     recipe = en.Recipe() if name is None else en.Recipe.paper()
@@ -134,7 +135,7 @@ def _loss(name: LossName | None, alpha: float | None) -> losses.Loss | None:
     known = {item.name: item.default for item in fields(kind)}
     if alpha is None:
         if known.get("alpha", 0.0) is MISSING:
-            raise typer.BadParameter(f"the loss {name} needs an --alpha.", param_hint="'--loss'")
+            raise typer.BadParameter(f"the loss {name} needs --alpha as well.", param_hint="'--loss'")
         return kind()
     if "alpha" not in known:
         raise typer.BadParameter(f"the loss {name} has no alpha.", param_hint="'--alpha'")
@@ -145,7 +146,7 @@ def _loss(name: LossName | None, alpha: float | None) -> losses.Loss | None:
 
 
 def _about(net: en.EvidenceNetwork) -> dict[str, Any]:
-    """Say what was trained, and how that went, by what JSON knows."""
+    """Return what was trained and how training went, for JSON."""
     return {
         "names": net.names,
         "members": len(net.gain),

@@ -1,4 +1,4 @@
-"""`evidencenet problems` and `demo`: worked examples whose answer is known."""
+"""`evidencenet problems` and `evidencenet demo`: worked problems whose exact answer is known."""
 
 import difflib
 import inspect
@@ -11,7 +11,7 @@ import evidencenet as en
 from evidencenet import demo as demonstration
 from evidencenet.cli.options import AsJson, Debug, Epochs, Members, Quiet, Seed, whole
 from evidencenet.cli.session import session
-from evidencenet.questions.accuracy import rehearse
+from evidencenet.questions.accuracy import measure_accuracy
 
 
 def _complete(incomplete: str) -> list[str]:
@@ -23,7 +23,7 @@ def problems(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="Which to run; all are listed without.", autocompletion=_complete
+            metavar="NAME", help="The problem to run. Without it, all are listed.", autocompletion=_complete
         ),
     ] = None,
     n: Annotated[
@@ -36,9 +36,9 @@ def problems(
     json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """List problems whose log K is known exactly, or run one.
+    """List the problems whose log K is known exactly, or run one.
 
-    To run one is to simulate, train, validate, and set log K of fresh draws beside the exact one.
+    To run a problem means: simulate, train, validate, and compare log K of fresh draws with the exact log K.
     """
     zoo = en.problems.zoo()
     if name is not None and name not in zoo:
@@ -47,18 +47,22 @@ def problems(
         raise typer.BadParameter(f"there is no problem {name!r}. {hint}", param_hint="'NAME'")
     with session(context) as run:
         if name is None:
-            found = {key: _about(make) for key, make in zoo.items()}
-            run.finish({"problems": found}, _listed(found))
+            descriptions = {key: _about(make) for key, make in zoo.items()}
+            run.finish({"problems": descriptions}, _listed(descriptions))
             return
         recipe = None if epochs is None else en.Recipe(epochs=epochs)
-        told = rehearse(zoo[name](), n, seed=seed, members=members, recipe=recipe, progress=run.progress)
-        run.finish(told.to_dict(), f"{told.check}\n\n{told}")
+        accuracy = measure_accuracy(
+            zoo[name](), n, seed=seed, members=members, recipe=recipe, progress=run.progress
+        )
+        run.finish(accuracy.to_dict(), f"{accuracy.check}\n\n{accuracy}")
 
 
 def demo(
     context: typer.Context,
-    n: Annotated[int, typer.Option(parser=whole, metavar="N", help="Series to train on.")] = 1_000_000,
-    dim: Annotated[int, typer.Option(metavar="N", min=2, help="Numbers in a series.")] = 100,
+    n: Annotated[
+        int, typer.Option(parser=whole, metavar="N", help="Number of series to train on.")
+    ] = 1_000_000,
+    dim: Annotated[int, typer.Option(metavar="N", min=2, help="Length of a series.")] = 100,
     seed: Seed = 1,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="For the figures and the network.")] = Path(
         "demo-output"
@@ -67,18 +71,18 @@ def demo(
     json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Run the paper's time series, beside the exact answers.
+    """Run the paper's time series, and compare with the exact answers.
 
     It takes about a minute on two cores.
     """
     with session(context) as run:
-        with run.speaking():
+        with run.printing():
             rmse = demonstration.main(draws=n, dim=dim, seed=seed, folder=str(out), progress=run.progress)
         run.finish({"rmse_log10_k": rmse, "out": str(out)}, "", kept=out / "run.json")
 
 
 def _about(make: Any) -> dict[str, Any]:
-    # A problem with other arguments is a partial of its function.
+    # A problem with arguments other than the defaults is a `functools.partial` of its function.
     text = inspect.getdoc(getattr(make, "func", make)) or ""
     return {
         "models": [model.name for model in make().models],
@@ -87,10 +91,10 @@ def _about(make: Any) -> dict[str, Any]:
     }
 
 
-def _listed(found: dict[str, Any]) -> str:
-    width = max(map(len, found))
+def _listed(descriptions: dict[str, Any]) -> str:
+    width = max(map(len, descriptions))
     lines = []
-    for name, about in found.items():
+    for name, about in descriptions.items():
         arguments = ", ".join(f"{key} = {value:g}" for key, value in about["arguments"].items())
         lines.append(f"{name:<{width}}  {about['about']}{f' ({arguments})' if arguments else ''}")
     return "\n".join(lines)

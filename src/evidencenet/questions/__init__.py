@@ -1,4 +1,5 @@
-"""One question a file, each built from `simulate`, `train` and `EvidenceNetwork` only.
+"""Questions beyond "which model, by what odds?": one question in each file.
 
-Questions must not know each other.
+Each is built from `simulate`, `train`, `validate` and `EvidenceNetwork`. A question must not use another one
+(only `design` uses `forecast`), and nothing here draws figures or parses commands.
 """

@@ -1,4 +1,4 @@
-"""Save an `Evidence` to one file, and load it again."""
+"""`Evidence`: log p(x|model) of one model, learned against a reference density."""
 
 import os
 from collections.abc import Callable
@@ -33,29 +33,31 @@ from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
 from evidencenet.training.split import Augment
 
-_INDENT = 18
-# Where nothing is to be learned, so many draws show how often they fail, and that the density is theirs.
+# Column in which the text of each printed row starts, and the width of a line.
+_INDENT, _WIDTH = 20, 110
+# If the density is known, nothing is learned. So many draws still measure the fraction that fails, with an
+# error of 1/√(4n) = 0.005 at most, and check that the density belongs to the draws.
 _MOST_CHECKED = 10_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
-    """The log evidence of a model for any data, with its error; made by `absolute_evidence`. Print it.
+    """The log evidence of one model for any data, with its error; made by `absolute_evidence`. Print it.
 
     Attributes
     ----------
     name
         The model.
     network
-        What tells the model from the reference, model 0 of the two; None if the model's density is known.
+        The network that compares the model (model 1) with the reference (model 0); None if the density of
+        the model is known.
     reference
-        The fitted `evidencenet.estimator.reference.Reference`, or the `Model` that was given as one; for a
-        model of
-        known density, itself.
+        The fitted `evidencenet.estimator.reference.Reference`, or the `Model` given as the reference. If the
+        density of the model is known, this is the model itself.
     example
-        Zeros in the form of one observation.
+        Zeros with the layout of one observation.
     draws
-        How many draws of the model it was learned from.
+        How many draws of the model were used.
     log_valid, log_valid_error
         Log of the fraction of the model's draws that did not fail, and its standard error.
     """
@@ -71,7 +73,7 @@ class Evidence:
     def log_evidence(self, x: Any) -> np.ndarray:
         """Natural log of p(x|model), shape (n,).
 
-        That data exist is part of it: if draws of the model fail, log of the fraction that does not is added.
+        If draws of the model can fail, p(x|model) includes the probability that a draw does not fail.
 
         Parameters
         ----------
@@ -86,35 +88,35 @@ class Evidence:
         return self.network.log_bayes_factor(data) - valid + log_q
 
     def error(self, x: Any) -> np.ndarray:
-        """Return the standard error of `log_evidence`, shape (n,), that of a fitted reference included."""
+        """Return the standard error of `log_evidence`, shape (n,), including that of a fitted reference."""
         data = checked(x, self.example)
         square = np.full(len(arrays_of(data)[0]), self.log_valid_error**2)
         if self.network is not None:
-            # The network's holds that of the valid fractions.
+            # The error of the network already includes the error of the valid fractions.
             square = np.square(self.network.error(data))
         if isinstance(self.reference, Reference):
             square = square + self.reference.variance(data)
         return np.sqrt(square)
 
     def inside(self, x: Any) -> np.ndarray:
-        """Say of each observation whether held-out draws can vouch for its log evidence, shape (n,).
+        """Return whether the log evidence of each observation is validated, booleans (n,).
 
-        They can where log K against the reference lies in the `range` in which enough of them lie, or within
-        0.3 of it, and the observation is not farther out than all draws of the model and of the reference.
+        It is if two things hold: log K against the reference lies in the validated `range`, or within 0.3 of
+        it; and the observation does not lie farther out than all draws of the model and of the reference.
         """
         data = checked(x, self.example)
-        found = np.isfinite(self._log_reference(data))
+        validated = np.isfinite(self._log_reference(data))
         if self.network is None:
-            return np.ones(len(found), dtype=bool)
-        found &= confirmed(self.network.ranges[0], self.network.log_bayes_factor(data))
+            return np.ones(len(validated), dtype=bool)
+        validated &= confirmed(self.network.ranges[0], self.network.log_bayes_factor(data))
         if self.network.novelty is None:
-            return found
+            return validated
         near: np.ndarray = self.network.novelty_p_value(data).max(axis=1) > self.network.novelty.least
-        return found & near
+        return validated & near
 
     @property
     def range(self) -> Range | None:
-        """The log K of the model against the reference that is confirmed; None if its density is known."""
+        """The validated range of log K of the model against the reference; None if its density is known."""
         return None if self.network is None else self.network.ranges[0]
 
     def log_bayes_factor(self, x: Any, *, against: "Evidence") -> Estimate:
@@ -135,26 +137,70 @@ class Evidence:
         return Estimate(value, np.hypot(self.error(x), against.error(x)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to one file; read it with `Evidence.load`."""
-        save(self, path)
+        """Write the network, and the reference if it was fitted, to one file; read it with `Evidence.load`.
+
+        Parameters
+        ----------
+        path
+            The file. The usual ending is ``.evnet``.
+        """
+        if self.network is None:
+            raise ValueError(
+                f"the density of {self.name!r} is known, so nothing was learned: there is nothing to save. "
+                "Call absolute_evidence again instead."
+            )
+        network, arrays = packed(self.network)
+        arrays = {f"network/{name}": array for name, array in arrays.items()}
+        if isinstance(self.reference, Reference):
+            for i, component in enumerate(self.reference.components):
+                arrays |= {f"reference/{i}/{key}": value for key, value in fields_of(component).items()}
+        about = {
+            "name": self.name,
+            "network": network,
+            "reference": None if isinstance(self.reference, Reference) else self.reference.name,
+            "example": described(self.example),
+            "draws": self.draws,
+            "log_valid": self.log_valid,
+            "log_valid_error": self.log_valid_error,
+        }
+        files.write(path, "evidence", about, arrays)
 
     @staticmethod
     def load(path: str | os.PathLike[str], *, reference: Model | None = None) -> "Evidence":
-        """Read what `save` wrote; its numbers are the same to the bit.
+        """Read a file written by `save`; all numbers are the same to the bit.
 
         Parameters
         ----------
         path
             The file.
         reference
-            Only if it was learned against a model of your own, whose `log_density` the file cannot hold: the
-            same model.
+            Needed only if you gave `absolute_evidence` a reference of your own: the same model again, since
+            a file cannot hold its `log_density`.
         """
-        return load(path, reference)
+        about, arrays = files.read(path, "evidence")
+        name = about["reference"]
+        if name is not None and (
+            reference is None or reference.name != name or reference.log_density is None
+        ):
+            given = "none was given" if reference is None else f"got {reference.name!r}"
+            raise ValueError(
+                f"{path} was learned against the model {name!r}, whose log_density a file cannot hold, and "
+                f"{given}. Pass it again: Evidence.load(path, reference=model)."
+            )
+        components = [record(Component, part) for part in parts_of(under(arrays, "reference"))]
+        return Evidence(
+            about["name"],
+            unpacked(about["network"], under(arrays, "network"), None, None),
+            Reference(tuple(components)) if name is None or reference is None else reference,
+            example_of(about["example"]),
+            about["draws"],
+            about["log_valid"],
+            about["log_valid_error"],
+        )
 
     def __str__(self) -> str:
         rows = [f"  {name:<{_INDENT - 3}} {text}" for name, text in self._rows()]
-        wrapped = [fill(row, 110, subsequent_indent=" " * _INDENT, break_long_words=False) for row in rows]
+        wrapped = [fill(row, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False) for row in rows]
         return "\n".join([self._title(), *wrapped])
 
     __repr__ = __str__
@@ -168,18 +214,27 @@ class Evidence:
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("data", layout_text(layout(map_arrays(lambda array: array[None], self.example))))]
         if self.network is None:
-            return [*rows, ("density", "known, so that the log evidence is exact")]
-        fitted = isinstance(self.reference, Reference)
-        name = f"{self.reference}, fitted to the draws" if fitted else self.reference.name  # type: ignore[union-attr]
-        held, kept = self.network.ranges[0], self.network.held_out
-        gain = float(kept.log_k[kept.label == 1, 1].mean()) - self.log_valid
+            return [*rows, ("density", "known, so the log evidence is exact")]
+        reference = (
+            self.reference.name
+            if isinstance(self.reference, Model)
+            else f"{self.reference}, fitted to the draws"
+        )
+        validated, held_out = self.network.ranges[0], self.network.held_out
+        mean_log_k = float(held_out.log_k[held_out.label == 1, 1].mean()) - self.log_valid
         rows.append(("learned from", f"{self.draws:,} draws of the model"))
-        rows.append(("reference", str(name)))
-        rows.append(("log K to it", f"{gain:.3f} nats on average over draws of the model"))
-        ends = "none" if held.empty else f"from {held.low:.2f} to {held.high:.2f}"
-        rows.append(("confirmed", f"{ends} of this log K, by {sum(held.n):,} held-out draws"))
+        rows.append(("reference", reference))
+        rows.append(("log K against it", f"{mean_log_k:.3f} nats on average over draws of the model"))
+        ends = (
+            "empty"
+            if validated.empty
+            else f"log K against it from {validated.low:.2f} to {validated.high:.2f}"
+        )
+        rows.append(("validated range", f"{ends} ({sum(validated.n):,} held-out draws)"))
         if self.log_valid < 0:
-            rows.append(("failed draws", f"{1 - np.exp(self.log_valid):.3g} of all, accounted for"))
+            rows.append(
+                ("failed draws", f"{1 - np.exp(self.log_valid):.3g} of all; the log evidence includes this")
+            )
         return rows
 
     def _log_reference(self, data: Data) -> np.ndarray:
@@ -198,29 +253,31 @@ def absolute_evidence(
     augment: Augment | None = None,
     **options: Any,
 ) -> Evidence:
-    """Learn log p(x|model), the evidence itself, and not only its ratio to that of another model.
+    """Learn log p(x|model), the evidence of one model, not only its ratio to another model's.
 
-    A network tells draws of the model from draws of a reference whose density is known; then log p(x|model) =
-    log K(model : reference) + log p(x|reference). A density must exist: data that are discrete, or partly
-    so, have none.
+    A network compares the model with a reference whose density is known. Then log p(x|model) =
+    log K(model : reference) + log p(x|reference). The data must have a density: discrete data, or data that
+    are partly discrete, have none.
 
     Parameters
     ----------
     model
-        The model. If it has a `log_density`, that is the answer, and nothing is learned.
+        The model. If it has a `log_density`, this is the answer, and nothing is learned.
     n
-        How many draws of the model to make, and as many of the reference.
+        How many draws of the model to make. The reference gets the same number.
     reference
-        A model with a `log_density` to learn against. It should produce all data that the model does. By
-        default a Gaussian or a Student t fitted to the draws, in coordinates that suit them: of several, the
-        one that gives other draws the highest density.
-    seed, progress, augment, options
-        As for `train`, which takes all `options`.
+        A model with a `log_density` to learn against. It should produce all data that the model can produce.
+        By default a Gaussian or a Student t is fitted to the draws, in several coordinates; the fit that
+        gives other draws the highest density is used.
+    seed, progress, augment
+        As for `train`.
+    **options
+        Further options of `train`, such as `members` or `recipe`.
 
     Returns
     -------
     Evidence
-        With `log_evidence(x)`, `error(x)`, and `log_bayes_factor(x, against=)` for two of them.
+        With `log_evidence(x)`, `error(x)`, and `log_bayes_factor(x, against=)` to compare two models.
 
     Examples
     --------
@@ -231,43 +288,44 @@ def absolute_evidence(
     (2,)
     """
     _check(model, reference)
-    first, second, third = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
+    draw_seed, reference_seed, train_seed = (int(s) for s in np.random.SeedSequence(seed).generate_state(3))
     if model.log_density is not None:
-        sims = simulate([model], min(n, _MOST_CHECKED), seed=first, progress=progress)
+        sims = simulate([model], min(n, _MOST_CHECKED), seed=draw_seed, progress=progress)
         check_density(model.log_density, model.name, sims.x)
         return _evidence(model.name, None, model, sims)
     chosen: Reference | Model
     if reference is None:
-        sims = simulate([model], n, seed=first, progress=progress)
+        sims = simulate([model], n, seed=draw_seed, progress=progress)
         if why := refusal(sims.x):
             raise ValueError(
                 f"no reference density can be fitted to the draws of {model.name!r}: {why}. If these data "
                 "have a density, give a reference: a Model that produces such data, with its log_density."
             )
-        rng = np.random.default_rng(second)
+        rng = np.random.default_rng(reference_seed)
         chosen = fit_reference([sims.x], [None], augment, rng)
         both = with_reference(sims, chosen, rng)
         failed: tuple[int, ...] = (0, *sims.failed)
     else:
-        both = simulate([reference, model], 2 * n, seed=first, progress=progress)
+        both = simulate([reference, model], 2 * n, seed=draw_seed, progress=progress)
         check_density(_density(reference), reference.name, both.of(0))
         missing = np.isneginf(evaluated(_density(reference), reference.name, both.of(1)))
         if missing.any():
             raise ValueError(
                 f"the reference {reference.name!r} has no density at {missing.sum():,} of {len(missing):,} "
-                f"draws of {model.name!r}: nothing can be learned there. Give one that produces such data."
+                f"draws of {model.name!r}, so nothing can be learned there. Give a reference that can "
+                "produce these data."
             )
         chosen, failed = reference, both.failed
-    # Without densities, which would have the network learn against another reference.
-    plain = Simulations(both.x, both.model, both.names, failed=failed)
-    net = train(plain, seed=third, progress=progress, augment=augment, **options)
-    return _evidence(model.name, net, chosen, plain)
+    # Leave out known densities: with them `train` would fit a second reference.
+    without_densities = Simulations(both.x, both.model, both.names, failed=failed)
+    net = train(without_densities, seed=train_seed, progress=progress, augment=augment, **options)
+    return _evidence(model.name, net, chosen, without_densities)
 
 
 def _evidence(
     name: str, net: EvidenceNetwork | None, reference: Reference | Model, sims: Simulations
 ) -> Evidence:
-    """Put together what is known of the last model of `sims`."""
+    """Return the evidence of the last model of `sims`."""
     return Evidence(
         name,
         net,
@@ -286,7 +344,7 @@ def _check(model: Model, reference: Model | None) -> None:
         raise TypeError(f"reference must be a Model with a log_density, got {kind_of(reference)}.")
     if reference is not None and reference.log_density is None:
         raise ValueError(
-            f"the reference {reference.name!r} has no log_density, so nothing can be learned from it."
+            f"the reference {reference.name!r} has no log_density. Give a Model with one, or no reference."
         )
 
 
@@ -294,51 +352,3 @@ def _density(model: Model) -> Callable[[Any], Any]:
     if model.log_density is None:
         raise ValueError(f"model {model.name!r} has no log_density.")
     return model.log_density
-
-
-def save(evidence: Evidence, path: str | os.PathLike[str]) -> None:
-    """Write an evidence to one file: its network, and the reference if that was fitted."""
-    if evidence.network is None:
-        raise ValueError(
-            f"the density of {evidence.name!r} is known: nothing was learned that a file could keep. Make it "
-            "anew with absolute_evidence."
-        )
-    network, arrays = packed(evidence.network)
-    arrays = {f"network/{name}": array for name, array in arrays.items()}
-    fitted = isinstance(evidence.reference, Reference)
-    if isinstance(evidence.reference, Reference):
-        for i, part in enumerate(evidence.reference.components):
-            arrays |= {f"reference/{i}/{key}": value for key, value in fields_of(part).items()}
-    about = {
-        "name": evidence.name,
-        "network": network,
-        "reference": None if fitted else evidence.reference.name,  # type: ignore[union-attr]
-        "example": described(evidence.example),
-        "draws": evidence.draws,
-        "log_valid": evidence.log_valid,
-        "log_valid_error": evidence.log_valid_error,
-    }
-    files.write(path, "evidence", about, arrays)
-
-
-def load(path: str | os.PathLike[str], reference: Model | None) -> Evidence:
-    """Read what `save` wrote."""
-    about, arrays = files.read(path, "evidence")
-    named = about["reference"]
-    if named is not None and (reference is None or reference.name != named or reference.log_density is None):
-        given = "none was given" if reference is None else f"got {reference.name!r}"
-        raise ValueError(
-            f"{path} was learned against the model {named!r}, whose log_density a file cannot hold, and "
-            f"{given}. Pass it again: Evidence.load(path, reference=model)."
-        )
-    parts = parts_of(under(arrays, "reference"))
-    fitted = Reference(tuple(record(Component, part) for part in parts))
-    return Evidence(
-        about["name"],
-        unpacked(about["network"], under(arrays, "network"), None, None),
-        fitted if named is None or reference is None else reference,
-        example_of(about["example"]),
-        about["draws"],
-        about["log_valid"],
-        about["log_valid_error"],
-    )

@@ -1,4 +1,4 @@
-"""`choose_alpha`: the power of the l-POP loss, by the paper's rules and the held-out score."""
+"""`choose_alpha`: which power alpha the l-POP loss should have, by the paper's rules and the log score."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import log_softmax
 
 from evidencenet import losses, networks
+from evidencenet._common.arrays import kind_of
 from evidencenet._common.display import frame
 from evidencenet._common.progress import Progress
 from evidencenet.checks.training import excess, spread
@@ -21,30 +22,32 @@ from evidencenet.training.split import Augment
 if TYPE_CHECKING:
     import pandas
 
-# The default of the paper, which keeps large log K accurate; of equals, the one nearest to it is taken.
-_USUAL = 2.0
-_JUDGES = 25_000
-_JUDGING_PART = 0.25
+# The paper's default, which keeps large log K accurate. If several alphas are equally good, the one nearest
+# to this is chosen.
+_PAPER_ALPHA = 2.0
+# Draws set aside to compare the alphas. With 25,000 the log score is known to 0.003 nats (its standard
+# deviation is 0.42 nats a draw in the README's example); a quarter leaves enough draws to train on.
+_MOST_JUDGING, _JUDGING_PART = 25_000, 0.25
 
 
 @dataclass(frozen=True)
 class AlphaTrial:
-    """What became of one alpha.
+    """How one alpha did.
 
     Attributes
     ----------
     alpha
         The power.
     score, error
-        Log score of log K on draws not used in training, in nats, lower is better, and its standard error.
+        Log score of log K on fresh draws, in nats (lower is better), and its standard error.
     spread
-        How well the mean of the members is known, by their spread, in nats.
+        Standard error of the mean over members, from their spread, in nats.
     coverage
-        P-value of the blind coverage test, the lowest of the models.
+        P-value of the blind coverage test, the lowest of all models.
     overfit, overfit_error
-        By how many nats those draws score worse than the ones training was stopped by, and its error.
+        By how many nats fresh draws score worse than the held-out draws, and its error.
     sound
-        Whether coverage did not fail, members agree, and nothing overfits.
+        Whether the coverage test did not fail, the members agree, and nothing overfits.
     """
 
     alpha: float
@@ -64,9 +67,9 @@ class AlphaChoice:
     Attributes
     ----------
     alpha
-        The one to take.
+        The alpha to use.
     table
-        What became of each, from the lowest alpha to the highest.
+        How each alpha did, from the lowest to the highest.
     draws
         How many draws each was trained on.
     """
@@ -77,7 +80,7 @@ class AlphaChoice:
 
     def __str__(self) -> str:
         lines = [
-            f"alpha = {self.alpha:g}, trained on {self.draws:,} draws each; in nats, lower is better",
+            f"alpha = {self.alpha:g}, each trained on {self.draws:,} draws; score in nats, lower is better",
             f"{'alpha':>8}{'score':>19}{'spread':>9}{'coverage p':>12}{'overfit':>19}  sound",
         ]
         for trial in self.table:
@@ -88,14 +91,16 @@ class AlphaChoice:
                 f"{'yes' if trial.sound else 'no'}"
             )
         if not any(trial.sound for trial in self.table):
-            lines.append("None is sound: simulate more, or try another network.")
+            lines.append("No alpha is sound: simulate more, or try another network.")
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row an alpha: its score, coverage and so on, and whether it was taken."""
-        return frame([{**asdict(trial), "taken": trial.alpha == self.alpha} for trial in self.table], "alpha")
+        """Return one row for each alpha: its score, coverage and so on, and whether it was chosen."""
+        return frame(
+            [{**asdict(trial), "chosen": trial.alpha == self.alpha} for trial in self.table], "alpha"
+        )
 
 
 def choose_alpha(
@@ -112,14 +117,15 @@ def choose_alpha(
     seed: int = 0,
     progress: bool = True,
 ) -> AlphaChoice:
-    """Try several powers alpha of a loss on some of the draws, and say which to take.
+    """Try several powers alpha of a loss on some of the draws, and choose one.
 
-    The rule. Jeffrey & Wandelt (2023) lower alpha from its default, 2, where members disagree, where networks
-    overfit, or where the coverage test fails, since the losses of different alpha cannot be compared. So an
-    alpha is sound if none of these checks of `validate` complains (coverage fails; members or overfitting
-    warn). The log score of log K itself, on draws not used in training, can be compared: of the sound ones
-    (of all, if none is) the best score wins. Those that are worse by no more than one standard error of the
-    paired difference are as good; of these the one nearest to 2 is taken, the lower one of two.
+    The losses of different alpha cannot be compared. So Jeffrey & Wandelt (2023) start from alpha = 2 and
+    lower it if members disagree, if networks overfit, or if the coverage test fails. Here an alpha is called
+    sound if `validate` finds none of this: coverage does not fail, and the checks of members and of
+    overfitting pass. The log score of log K on fresh draws can be compared. The sound alpha with the best
+    score wins (the best of all, if none is sound). Every alpha whose score is worse by no more than one
+    standard error of the paired difference counts as equally good. Of these, the one nearest to 2 is chosen,
+    and the lower one if two are equally near.
 
     Parameters
     ----------
@@ -128,11 +134,11 @@ def choose_alpha(
     alphas
         The powers to try.
     loss
-        Makes the loss: ``loss(alpha=...)``. `losses.LPopExponential`, or any other with such an argument.
+        The loss, called as ``loss(alpha=...)``: `losses.LPopExponential`, or any other with this argument.
     network, members, recipe, baseline, augment, seed
         As for `train`; by default ten epochs.
     draws
-        Train on so many at most. A quarter of `sims`, or 25,000, are kept to judge by.
+        Train on this many at most. A quarter of `sims`, at most 25,000, is set aside to compare the alphas.
     progress
         Show a bar on standard error.
 
@@ -147,16 +153,14 @@ def choose_alpha(
     >>> net = train(sims, loss=losses.LPopExponential(alpha=chosen.alpha))  # doctest: +SKIP
     """
     if not isinstance(sims, Simulations):
-        raise TypeError(
-            f"choose_alpha takes Simulations, got a {type(sims).__name__}; make some with simulate."
-        )
+        raise TypeError(f"choose_alpha takes Simulations, got {kind_of(sims)}. Make them with simulate.")
     powers = sorted({float(alpha) for alpha in alphas})
     if not powers:
         raise ValueError("alphas is empty; wanted at least one power, such as (1.0, 2.0).")
     if members < 2:
-        raise ValueError(f"members = {members}; wanted two or more, since their disagreement is judged.")
-    judges, rest = sims.split(min(_JUDGING_PART, _JUDGES / len(sims)), seed=seed)
-    part = rest if len(rest) <= draws else rest.split(draws / len(rest), seed=seed)[0]
+        raise ValueError(f"members = {members}; wanted two or more, to see whether they disagree.")
+    judging, rest = sims.split(min(_JUDGING_PART, _MOST_JUDGING / len(sims)), seed=seed)
+    training = rest if len(rest) <= draws else rest.split(draws / len(rest), seed=seed)[0]
     options: dict[str, Any] = {
         "network": network,
         "members": members,
@@ -168,41 +172,44 @@ def choose_alpha(
     costs: dict[float, np.ndarray] = {}
     with Progress("choosing alpha", len(powers), enabled=progress) as bar:
         for alpha in powers:
-            net = train(part, loss=loss(alpha=alpha), learn_error=False, seed=seed, progress=False, **options)
-            trial, costs[alpha] = _judged(alpha, net, judges)
+            net = train(
+                training, loss=loss(alpha=alpha), learn_error=False, seed=seed, progress=False, **options
+            )
+            trial, costs[alpha] = _judged(alpha, net, judging)
             trials.append(trial)
             bar.update(len(trials), alpha=f"{alpha:g}")
-    return AlphaChoice(_taken(trials, costs), tuple(trials), len(part))
+    return AlphaChoice(_best(trials, costs), tuple(trials), len(training))
 
 
-def _judged(alpha: float, net: EvidenceNetwork, judges: Simulations) -> tuple[AlphaTrial, np.ndarray]:
-    """Judge a network by draws not used in training; also return −log p(true model|x) of each."""
-    check = validate(net, judges)
-    verdict = {one.name: one.verdict for one in check.checks}
-    # Of draws that did not fail.
+def _judged(alpha: float, net: EvidenceNetwork, judging: Simulations) -> tuple[AlphaTrial, np.ndarray]:
+    """Judge a network by fresh draws; also return −log p(true model|x) of each draw, (n,)."""
+    validation = validate(net, judging)
+    verdict = {check.name: check.verdict for check in validation.checks}
+    # The scores are of draws that did not fail, so log K must be without the valid fractions.
     valid = net.log_valid - net.log_valid[0]
-    held = net.held_out
+    held_out = net.held_out
     trial = AlphaTrial(
         alpha,
-        check.score.value,
-        check.score.error,
-        spread(net.table(judges.x) - valid, judges.model),
-        check.coverage.p_value,
-        *excess(check.log_k, check.label, held.log_k - valid, held.label),
+        validation.score.value,
+        validation.score.error,
+        spread(net.table(judging.x) - valid, judging.model),
+        validation.coverage.p_value,
+        *excess(validation.log_k, validation.label, held_out.log_k - valid, held_out.label),
         verdict["coverage"] != "fail" and verdict["members"] == verdict["overfitting"] == "pass",
     )
-    shares = np.log(np.bincount(check.label) / len(check.label))
-    cost = -log_softmax(check.log_k + shares, axis=1)[np.arange(len(check.label)), check.label]
+    label = validation.label
+    log_shares = np.log(np.bincount(label) / len(label))
+    cost = -log_softmax(validation.log_k + log_shares, axis=1)[np.arange(len(label)), label]
     return trial, cost
 
 
-def _taken(trials: Sequence[AlphaTrial], costs: dict[float, np.ndarray]) -> float:
-    """Apply the rule."""
-    running = [trial for trial in trials if trial.sound] or list(trials)
-    best = min(running, key=lambda trial: trial.score)
-    equals = []
-    for trial in running:
+def _best(trials: Sequence[AlphaTrial], costs: dict[float, np.ndarray]) -> float:
+    """Apply the rule that `choose_alpha` describes."""
+    candidates = [trial for trial in trials if trial.sound] or list(trials)
+    best = min(candidates, key=lambda trial: trial.score)
+    equally_good = []
+    for trial in candidates:
         worse = costs[trial.alpha] - costs[best.alpha]
         if worse.mean() <= worse.std() / np.sqrt(len(worse)):
-            equals.append(trial.alpha)
-    return min(equals, key=lambda alpha: (abs(alpha - _USUAL), alpha))
+            equally_good.append(trial.alpha)
+    return min(equally_good, key=lambda alpha: (abs(alpha - _PAPER_ALPHA), alpha))

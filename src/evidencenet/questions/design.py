@@ -1,4 +1,4 @@
-"""What an experiment must be like for its data to decide between two models."""
+"""`design`: the setting of an experiment at which its data decide between two models."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -21,8 +21,9 @@ from evidencenet.simulation.model import Model
 if TYPE_CHECKING:
     import pandas
 
-# A fall from one setting to a later one by so many of its errors is more than chance.
-_FALLS = 3.0
+# A probability that falls from one setting to a later one by more than so many errors does not fall by chance
+# (3 errors: 0.1% one-sided for each pair of settings).
+_FALL_ERRORS = 3.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,17 +33,17 @@ class Design:
     Attributes
     ----------
     names
-        The model that the data are of, and the one that it is compared with.
+        The model that makes the data, and the one that it is compared with.
     settings
-        As they were given, S of them.
+        The S settings, as they were given.
     odds
         The odds that the data should reach.
     wanted
-        The probability with which they should.
+        The probability with which they should reach them.
     probability
-        That with which they do, and its error, both (S,).
+        The probability with which they do, and its error, both (S,).
     draws
-        From how many draws each probability is.
+        How many draws each probability was measured with.
     """
 
     names: tuple[str, str]
@@ -54,23 +55,23 @@ class Design:
 
     @property
     def first(self) -> Any:
-        """The first of the settings at which the probability is reached; None if there is none."""
+        """The first setting at which the wanted probability is reached; None if it is never reached."""
         return None if self._reached is None else self.settings[self._reached]
 
     @property
     def answer(self) -> Estimate | None:
-        """The setting at which the probability is just reached, between two of those tried.
+        """The setting at which the wanted probability is just reached, interpolated between two settings.
 
-        The log-odds of the probability are taken to be linear between the two settings, in the logarithm of
-        the setting if all are above 0; the error is from those of both probabilities. None if the probability
-        is reached nowhere, or at the first setting already, or if settings are not numbers in order, or if it
-        falls again by more than three errors.
+        The interpolation is linear in the log-odds of the probability; in the logarithm of the setting, if
+        all settings are above 0, otherwise in the setting itself. The error follows from the errors of the
+        two probabilities. None if the probability is never reached, if the first setting already reaches it,
+        if the settings are not numbers in order, or if the probability falls again by more than three errors.
         """
         value, error = np.asarray(self.probability.value), np.asarray(self.probability.error)
         i = self._reached
         if not i or not (self._in_order and self._rises):
             return None
-        # From all draws, not even one that missed says that the probability is 1.
+        # A limited number of draws cannot show a probability of exactly 0 or 1: the log-odds stay finite.
         least = 1 / (self.draws + 2)
         pair = np.clip(value[i - 1 : i + 1], least, 1 - least)
         (low, high), errors = logit(pair), error[i - 1 : i + 1] / (pair * (1 - pair))
@@ -78,11 +79,11 @@ class Design:
         spread = float(np.hypot((1 - part) * errors[0], part * errors[1]) / (high - low))
         settings = np.asarray(self.settings, dtype=np.float64)
         if (settings > 0).all():
-            # Numbers of points and levels of noise act by their ratios: of a mean with the number of points
-            # doubling from setting to setting, this is off by 0.5%, steps of equal length by 4%.
+            # Numbers of points and levels of noise act by their ratios. Measured for the mean of a sample
+            # whose size doubles from setting to setting: this answer is off by 0.5%, a linear one by 4%.
             ratio = settings[i] / settings[i - 1]
-            found = float(settings[i - 1] * ratio**part)
-            return Estimate(found, found * spread * float(abs(np.log(ratio))))
+            setting = float(settings[i - 1] * ratio**part)
+            return Estimate(setting, setting * spread * float(abs(np.log(ratio))))
         step = float(settings[i] - settings[i - 1])
         return Estimate(float(settings[i - 1]) + float(part) * step, abs(step) * spread)
 
@@ -91,14 +92,14 @@ class Design:
         """The answer in a sentence."""
         goal = f"odds of {self.odds:g} : 1 for {self.names[0]} in {self.wanted:.0%} of cases"
         if self._reached is None:
-            return f"Not reached: {goal}, at none of these settings."
+            return f"None of these settings reaches {goal}."
         if self._reached == 0:
-            return f"Reached at the first setting already, {self.settings[0]}: {goal}."
+            return f"The first setting, {self.settings[0]}, already reaches {goal}."
         if not self._in_order:
-            return f"Reached first at {self.first}: {goal}."
+            return f"{self.first} is the first setting that reaches {goal}."
         if not self._rises:
-            return f"Reached first at {self.first}, but not at every later setting: {goal}."
-        return f"Reached at {self.answer} (between the settings tried): {goal}."
+            return f"{self.first} is the first setting that reaches {goal}, but later settings fall short."
+        return f"{self.answer} (interpolated between settings) reaches {goal}."
 
     def __str__(self) -> str:
         return "\n".join([self._title(), *(f"  {name:<16} {text}" for name, text in self._rows())])
@@ -109,7 +110,7 @@ class Design:
         return card(self._title(), self._rows())
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row a setting: probability and error."""
+        """Return one row for each setting: probability and error."""
         rows = zip(
             self.settings, np.ravel(self.probability.value), np.ravel(self.probability.error), strict=True
         )
@@ -118,7 +119,7 @@ class Design:
         )
 
     def plot(self, axis: Any = None) -> Any:
-        """Draw the probability at each setting, what was wanted, and the answer; returns the axis."""
+        """Draw the probability at each setting, the wanted one, and the answer; returns the axis."""
         from evidencenet.report import plots
 
         return plots.design(self, axis)
@@ -130,7 +131,7 @@ class Design:
 
     @property
     def _in_order(self) -> bool:
-        """Whether the settings are numbers that rise, or fall."""
+        """Whether the settings are numbers that only rise, or only fall."""
         if not all(isinstance(s, int | float | np.number) for s in self.settings):
             return False
         steps = np.diff(np.asarray(self.settings, dtype=np.float64))
@@ -138,10 +139,10 @@ class Design:
 
     @property
     def _rises(self) -> bool:
-        """Whether no probability is clearly below an earlier one."""
+        """Whether no probability lies below an earlier one by more than chance."""
         value, error = np.asarray(self.probability.value), np.asarray(self.probability.error)
         fall = value[:, None] - value[None, :]
-        return not (np.triu(fall > _FALLS * np.hypot(error[:, None], error[None, :]))).any()
+        return not (np.triu(fall > _FALL_ERRORS * np.hypot(error[:, None], error[None, :]))).any()
 
     def _title(self) -> str:
         odds = wording.odds(float(np.log(self.odds)))
@@ -170,27 +171,28 @@ def design(
 ) -> Design:
     """Find the setting of an experiment at which its data decide between two models.
 
-    At each setting, networks are trained on draws of the models, and fresh draws of `model` tell how often
-    the odds for it reach `odds`.
+    At each setting, networks are trained on draws of the models. Fresh draws of `model` then show how often
+    the odds in its favour reach `odds`.
 
     Parameters
     ----------
     models_of
-        ``models_of(setting)`` returns the models at a setting, the same ones by name at each.
+        ``models_of(setting)`` returns the models at a setting, with the same names at each setting.
     settings
-        At least one, in order of rising effort: numbers of data points, say, or levels of noise going down.
+        One or more, in the order of rising effort: numbers of data points, for example, or falling levels of
+        noise.
     odds
         The Bayes factor that the data should reach, above 0.
     probability
-        With which probability they should, on average over the prior of `model`.
+        The probability with which they should reach it, on average over the prior of `model`.
     n
         Draws to train on at each setting, in total.
     draws
         Fresh draws of `model` for the probability at each setting.
     model, against
-        The model that the data are of and the one that it is compared with, by label or by name.
+        The model that makes the data and the one that it is compared with, by label or by name.
     seed
-        The same seed on the same machine gives the same answer, to the bit.
+        Fixes all random numbers: the same seed on the same machine gives the same answer, to the bit.
     progress
         Whether to show progress on standard error.
     **options
@@ -210,14 +212,14 @@ def design(
     if not callable(models_of):
         raise TypeError(f"models_of must be a function from a setting to models, got {kind_of(models_of)}.")
     if not settings:
-        raise ValueError("settings is empty; wanted at least one.")
+        raise ValueError("settings is empty; wanted one or more settings, such as [10, 20, 40].")
     if not 0 < probability < 1:
         raise ValueError(f"probability = {probability}; wanted a number between 0 and 1.")
     if not 0 < odds < np.inf:
         raise ValueError(f"odds = {odds}; wanted a finite number above 0, such as 20 for 20 : 1.")
-    every = [list(models_of(setting)) for setting in settings]
-    names = [m.name for m in every[0]]
-    for setting, models in zip(settings, every, strict=True):
+    models_at = [list(models_of(setting)) for setting in settings]
+    names = [m.name for m in models_at[0]]
+    for setting, models in zip(settings, models_at, strict=True):
         if [m.name for m in models] != names:
             raise ValueError(
                 f"at {setting!r} the models are {[m.name for m in models]}, but at {settings[0]!r} {names}; "
@@ -226,18 +228,19 @@ def design(
     above, below = index_of(model, names), index_of(against, names)
     if above == below:
         raise ValueError(f"a model cannot be compared with itself: both are {names[above]!r}.")
-    found = []
+    probabilities = []
     with Progress("designing", len(settings), enabled=progress) as bar:
-        for number, models in enumerate(every):
-            # Independent at each setting, as the error of the answer takes for granted.
+        for number, models in enumerate(models_at):
+            # Each setting has its own random numbers: the error of the answer assumes independent settings.
             sequence = np.random.SeedSequence(operator.index(seed), spawn_key=(number,))
-            first, second, third = (int(s) for s in sequence.generate_state(3))
-            sims = simulate(models, n, seed=first, progress=False)
-            net = train(sims, seed=second, progress=False, **options)
+            draw_seed, train_seed, forecast_seed = (int(s) for s in sequence.generate_state(3))
+            sims = simulate(models, n, seed=draw_seed, progress=False)
+            net = train(sims, seed=train_seed, progress=False, **options)
             source, threshold = models[above], float(np.log(odds))
-            ahead = forecast(net, source, against=below, threshold=threshold, n=draws, seed=third)
-            found.append(ahead.overall)
+            ahead = forecast(net, source, against=below, threshold=threshold, n=draws, seed=forecast_seed)
+            probabilities.append(ahead.overall)
             bar.update(number + 1, setting=str(settings[number]))
-    values, errors = (np.array([getattr(e, part) for e in found]) for part in ("value", "error"))
+    values = np.array([probability.value for probability in probabilities])
+    errors = np.array([probability.error for probability in probabilities])
     pair = names[above], names[below]
     return Design(pair, tuple(settings), float(odds), probability, Estimate(values, errors), draws)

@@ -1,4 +1,4 @@
-"""How likely data of a model are to favour it, by its parameters."""
+"""`forecast`: how likely future data of a model are to favour it, and for which parameters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,8 +18,9 @@ from evidencenet.simulation.model import Model
 if TYPE_CHECKING:
     import pandas
 
-# A name (of a dict or a named tuple), a column, or a function of all parameters.
+# The name of a parameter (in a dict or a named tuple), a column, or a function of all parameters.
 Parameter = str | int | Callable[[Any], np.ndarray]
+# Odds of 20 : 1, "strong" evidence on the scale of Kass & Raftery (1995).
 LOG_20 = float(np.log(20.0))
 
 
@@ -30,21 +31,21 @@ class Forecast:
     Attributes
     ----------
     names
-        The model that the data are of, and the one that it is compared with.
+        The model that makes the data, and the one that it is compared with.
     threshold
-        Natural log K beyond which the model counts as favoured.
+        Natural log K from which on the model counts as favoured.
     n
-        How many draws there were.
+        How many draws were used.
     overall
         The probability on average over the prior, with its error.
     parameters
-        Names of the parameters by which the draws are divided, D of them, none or more.
+        Names of the D parameters by which the draws are divided into cells; D can be 0.
     edges
         The edges of the bins of each parameter, D arrays.
     count
-        Draws in each cell, D-dimensional.
+        Number of draws in each cell, an array with D axes.
     probability
-        That of each cell and its error, both of the shape of `count`; NaN where a cell has no draws.
+        The probability of each cell and its error, both with the shape of `count`; NaN if it has no draws.
     """
 
     names: tuple[str, str]
@@ -65,11 +66,11 @@ class Forecast:
         return card(self._title(), self._texts())
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row a cell: the ends of its bins, draws, probability and error."""
+        """Return one row for each cell: the ends of its bins, draws, probability and error."""
         return frame([{"cell": i, **row} for i, row in enumerate(self._cells())], "cell")
 
     def plot(self, axis: Any = None) -> Any:
-        """Draw the probability by one parameter with errors, or by two as a map; returns the axis."""
+        """Draw the probability against one parameter with errors, or two as a map; returns the axis."""
         from evidencenet.report import plots
 
         return plots.forecast(self, axis)
@@ -95,8 +96,8 @@ class Forecast:
             ends = [
                 f"{name} {row[f'{name} from']:.3g} to {row[f'{name} to']:.3g}" for name in self.parameters
             ]
-            said = wording.with_error(row["probability"], row["error"]) if row["draws"] else "no draws"
-            texts.append((", ".join(ends), f"{said}  ({row['draws']:,} draws)"))
+            text = wording.with_error(row["probability"], row["error"]) if row["draws"] else "unknown"
+            texts.append((", ".join(ends), f"{text}  ({row['draws']:,} draws)"))
         return texts
 
 
@@ -119,33 +120,36 @@ def forecast(
     net
         The network.
     source
-        Where the data come from: a model, from which `n` are drawn, such as one that the network compares, or
-        the same with other parameters; or draws not used in training, made with ``keep_parameters=True`` if
-        a parameter is asked for. Of weighted draws a part of equal weight is taken.
+        Where the data come from. Either a model, of which `n` draws are made: one of the network's models, or
+        a variant of it with other parameters. Or draws that were not used in training; make them with
+        ``keep_parameters=True`` if you want the probability by parameter. Weighted draws are first thinned to
+        draws of equal weight.
     model, against
-        The model that is favoured and the one that it is compared with, by label or by name. By default the
-        one that `source` names, or model 1 of draws; against model 0, or if that is the same, model 1.
+        The model to be favoured and the one that it is compared with, by label or by name. By default `model`
+        is the model with the name of `source`, or model 1 if `source` are draws; `against` is model 0, or
+        model 1 if `model` is model 0.
     threshold
         Natural log K; log 20 by default, odds of 20 : 1.
     parameter
-        What the probability is wanted by: the name of a parameter (a key of a dict), the number of a column
-        (or of a tuple's entry), or a function from the parameters to (n,). A list of two gives a map, one of
-        more a table. By default the only parameter there is, if there is just one.
+        The parameter to divide the draws by: its name (a key of a dict), the number of its column (or of the
+        entry of a tuple), or a function from the parameters to an array (n,). A list of two gives a map, a
+        longer list a table. By default the model's parameter, if it has only one.
     bins
-        How many bins of equal numbers of draws for each parameter, or the edges: one list for all, or one for
-        each parameter. Draws beyond the outermost edges enter no bin.
+        How many bins for each parameter, each with the same number of draws; or the edges: one list for all
+        parameters, or one list for each. Draws outside the outermost edges are in no bin.
     n, seed
-        How many draws to make of a model, and from which seed.
+        How many draws to make of a model, and with which seed.
 
     Returns
     -------
     Forecast
-        `overall` and by cells. Errors are the binomial one of the draws, and in quadrature what the error of
-        log K makes if it has the same sign for all draws, which is rather too much.
+        The probability `overall` and for each cell. The errors combine, in quadrature, the binomial error and
+        the effect of the error of log K. The latter is taken to have the same sign for all draws, which makes
+        it rather too large.
 
     Notes
     -----
-    Probabilities are among data that exist: of draws that fail, there is no log K.
+    Failed draws are left out, since they have no log K.
 
     Examples
     --------
@@ -155,43 +159,43 @@ def forecast(
     if not isinstance(net, EvidenceNetwork):
         raise TypeError(f"forecast wanted a network made by train or load, got {kind_of(net)}.")
     if not np.isfinite(threshold):
-        raise ValueError(f"threshold = {threshold}; wanted a natural log K, such as log 20.")
+        raise ValueError(f"threshold = {threshold}; wanted a finite natural log K, such as log 20 = 3.0.")
     above, below = _pair(net.names, source, model, against)
     if isinstance(source, Model):
         sims = simulate([source], n, seed=seed, keep_parameters=True, progress=False)
         x, theta = sims.x, None if sims.parameters is None else sims.parameters[0]
     else:
         sims = source.of_equal_weight()
-        of = index_of(net.names[above], sims.names)
-        x, theta = sims.of(of), None if sims.parameters is None else sims.parameters[of]
-    beyond = _beyond(net, x, above, below, threshold)
-    chosen = _chosen(parameter, theta)
-    edges = _edges(bins, chosen)
+        label = index_of(net.names[above], sims.names)
+        x, theta = sims.of(label), None if sims.parameters is None else sims.parameters[label]
+    favoured = _favoured(net, x, above, below, threshold)
+    values = _values_by_name(parameter, theta)
+    edges = _edges(bins, values)
     shape = tuple(len(ends) - 1 for ends in edges)
-    cell, inside = _cell(edges, list(chosen.values()), beyond.shape[1])
-    overall = _probability(beyond, np.zeros(beyond.shape[1], dtype=np.intp), ())
+    cell, inside = _cell(edges, list(values.values()), favoured.shape[1])
+    overall = _probability(favoured, np.zeros(favoured.shape[1], dtype=np.intp), ())
     return Forecast(
         names=(net.names[above], net.names[below]),
         threshold=float(threshold),
-        n=beyond.shape[1],
+        n=favoured.shape[1],
         overall=Estimate(float(overall.value), float(overall.error)),
-        parameters=tuple(chosen),
+        parameters=tuple(values),
         edges=tuple(edges),
         count=np.bincount(cell[inside], minlength=int(np.prod(shape))).reshape(shape),
-        probability=_probability(beyond[:, inside], cell[inside], shape),
+        probability=_probability(favoured[:, inside], cell[inside], shape),
     )
 
 
 def _pair(
     names: tuple[str, ...], source: Any, model: int | str | None, against: int | str | None
 ) -> tuple[int, int]:
-    """Return the labels of the model favoured and of the other."""
+    """Return the labels of the model to be favoured and of the other one."""
     if not isinstance(source, Model | Simulations):
         raise TypeError(f"source must be a Model or Simulations of one, got {kind_of(source)}.")
     if model is None and isinstance(source, Model) and source.name not in names:
         raise ValueError(
-            f"the network compares {', '.join(names)}, and {source.name!r} is none of them; say with model= "
-            "which one its data should favour."
+            f"the network compares {', '.join(names)}, and {source.name!r} is none of them. Say with model= "
+            "which of them the data should favour."
         )
     if model is None:
         model = source.name if isinstance(source, Model) else 1
@@ -202,28 +206,29 @@ def _pair(
     return above, below
 
 
-def _beyond(net: EvidenceNetwork, x: Data, above: int, below: int, threshold: float) -> np.ndarray:
-    """Whether log K reaches the threshold: as it is, and with its error added and taken away, (3, n)."""
+def _favoured(net: EvidenceNetwork, x: Data, above: int, below: int, threshold: float) -> np.ndarray:
+    """Whether log K reaches the threshold: as it is, with its error added, and with it subtracted, (3, n)."""
     log_k = net.log_bayes_factor(x, model=above, against=below)
-    # A network that does not know its error leaves the binomial one alone.
+    # If the error of log K is not known, only the binomial error remains.
     error = np.nan_to_num(net.error(x, model=above, against=below))
     return np.stack([log_k, log_k + error, log_k - error]) >= threshold
 
 
-def _probability(beyond: np.ndarray, cell: np.ndarray, shape: tuple[int, ...]) -> Estimate:
-    """Return the fraction beyond in each cell, with its error."""
+def _probability(favoured: np.ndarray, cell: np.ndarray, shape: tuple[int, ...]) -> Estimate:
+    """Return the fraction of favoured draws in each cell, with its error."""
     cells = int(np.prod(shape))
     count = np.bincount(cell, minlength=cells)
-    hits, most, least = (np.bincount(cell, weights=row, minlength=cells) for row in beyond)
-    found = fraction(hits, count)
-    of_network = 0.5 * (most - least) / np.maximum(count, 1)
-    return Estimate(np.reshape(found.value, shape), np.reshape(np.hypot(found.error, of_network), shape))
+    hits, most, least = (np.bincount(cell, weights=row, minlength=cells) for row in favoured)
+    binomial = fraction(hits, count)
+    network_error = 0.5 * (most - least) / np.maximum(count, 1)
+    error = np.hypot(binomial.error, network_error)
+    return Estimate(np.reshape(binomial.value, shape), np.reshape(error, shape))
 
 
-def _chosen(
+def _values_by_name(
     parameter: Parameter | list[Parameter] | tuple[Parameter, ...] | None, theta: Parameters | None
 ) -> dict[str, np.ndarray]:
-    """Return the values (n,) of each parameter asked for, by its name."""
+    """Return the values (n,) of each wanted parameter, by its name."""
     if parameter is None:
         if theta is None or len(arrays_of(theta)) != 1:
             return {}
@@ -232,13 +237,13 @@ def _chosen(
         return {name: np.ravel(only).astype(np.float64)} if only.size == len(only) else {}
     if theta is None:
         raise ValueError(
-            "the parameters of these draws are not known; draw them with simulate(..., keep_parameters=True) "
+            "these draws come without their parameters. Make them with simulate(..., keep_parameters=True) "
             "from a model that has a prior."
         )
     wanted = list(parameter) if isinstance(parameter, list | tuple) else [parameter]
-    found: dict[str, np.ndarray] = {}
+    by_name: dict[str, np.ndarray] = {}
     for number, one in enumerate(wanted):
-        name, values = _values(one, theta)
+        name, values = _name_and_values(one, theta)
         values = np.asarray(values, dtype=np.float64)
         if values.shape not in ((n := len(arrays_of(theta)[0]),), (n, 1)):
             raise ValueError(
@@ -246,12 +251,13 @@ def _chosen(
                 "Give a function of the parameters that returns it."
             )
         if not np.isfinite(values).all():
-            raise ValueError(f"parameter {name!r} is NaN or infinite for some draws.")
-        found[name if name not in found else f"{name} ({number + 1})"] = values.ravel()
-    return found
+            bad = int((~np.isfinite(values)).sum())
+            raise ValueError(f"parameter {name!r} is NaN or infinite for {bad} of {n} draws.")
+        by_name[name if name not in by_name else f"{name} ({number + 1})"] = values.ravel()
+    return by_name
 
 
-def _values(parameter: Parameter, theta: Parameters) -> tuple[str, Any]:
+def _name_and_values(parameter: Parameter, theta: Parameters) -> tuple[str, Any]:
     if callable(parameter):
         name = getattr(parameter, "__name__", "parameter")
         return "parameter" if name == "<lambda>" else name, parameter(theta)
@@ -261,7 +267,9 @@ def _values(parameter: Parameter, theta: Parameters) -> tuple[str, Any]:
         return str(parameter), theta[str(parameter)]
     if isinstance(parameter, str):
         if parameter not in getattr(theta, "_fields", ()):
-            raise ValueError(f"the parameters have no names; give a number or a function for {parameter!r}.")
+            raise ValueError(
+                f"the parameters have no names, got {parameter!r}. Give the number of a column or a function."
+            )
         return parameter, getattr(theta, parameter)
     columns = theta if isinstance(theta, tuple) else np.reshape(theta, (len(theta), -1)).T
     if not 0 <= parameter < len(columns):
@@ -269,14 +277,16 @@ def _values(parameter: Parameter, theta: Parameters) -> tuple[str, Any]:
     return f"parameter {parameter}", columns[parameter]
 
 
-def _edges(bins: Any, chosen: dict[str, np.ndarray]) -> list[np.ndarray]:
+def _edges(bins: Any, values_by_name: dict[str, np.ndarray]) -> list[np.ndarray]:
     """Return the edges of the bins of each parameter."""
-    apart = isinstance(bins, list | tuple) and any(np.ndim(part) == 1 for part in bins)
-    each = list(bins) if apart else [bins] * len(chosen)
-    if len(each) != len(chosen):
-        raise ValueError(f"bins = {bins!r} is for {len(each)} parameters; there are {len(chosen)}.")
-    found = []
-    for wanted, (name, values) in zip(each, chosen.items(), strict=True):
+    one_for_each = isinstance(bins, list | tuple) and any(np.ndim(part) == 1 for part in bins)
+    bins_of = list(bins) if one_for_each else [bins] * len(values_by_name)
+    if len(bins_of) != len(values_by_name):
+        raise ValueError(
+            f"bins = {bins!r} is for {len(bins_of)} parameters; there are {len(values_by_name)}."
+        )
+    edges = []
+    for wanted, (name, values) in zip(bins_of, values_by_name.items(), strict=True):
         if np.ndim(wanted) == 0:
             if wanted != int(wanted) or wanted < 1:
                 raise ValueError(f"bins = {wanted}; wanted a whole number of bins, or their edges.")
@@ -287,12 +297,12 @@ def _edges(bins: Any, chosen: dict[str, np.ndarray]) -> list[np.ndarray]:
             raise ValueError(
                 f"the edges of the bins of {name!r} are {ends}; wanted two or more, in increasing order."
             )
-        found.append(ends)
-    return found
+        edges.append(ends)
+    return edges
 
 
 def _cell(edges: list[np.ndarray], values: list[np.ndarray], n: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of each draw's cell, and whether it lies inside the outermost edges, both (n,)."""
+    """Return the cell of each draw, and whether the draw lies inside the outermost edges, both (n,)."""
     cell, inside = np.zeros(n, dtype=np.intp), np.ones(n, dtype=bool)
     for ends, column in zip(edges, values, strict=True):
         inside &= (column >= ends[0]) & (column <= ends[-1])

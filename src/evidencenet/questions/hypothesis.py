@@ -1,4 +1,4 @@
-"""Log K as the statistic of a frequentist test: p-values, thresholds, power, ROC."""
+"""`hypothesis_test`: a frequentist test with log K as its statistic; p-values, thresholds, power, ROC."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -16,22 +16,25 @@ from evidencenet.simulation.dataset import Simulations, check_draws
 if TYPE_CHECKING:
     import pandas
 
-# Sizes that are told on printing, if at least so many draws of the null lie beyond.
+# The usual sizes of tests, which are printed; each only if at least ten draws of the null lie beyond its
+# threshold, so that the size of the test is known to a third (1/√10).
 _SIZES, _LEAST_BEYOND = (0.1, 0.05, 0.01, 0.001), 10
+# size · (n + 1) can fall short of a whole number by rounding, such as 0.05 · 20.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Roc:
-    """The power of the test at each size, all of shape (points,).
+    """The power of the test at each size; all arrays have the shape (points,).
 
     Attributes
     ----------
     size
-        Probability to reject a true null.
+        Probability of rejecting the null if it is true.
     threshold
-        Natural log K beyond which it is rejected.
+        Natural log K above which the null is rejected.
     power, error
-        Probability to reject the null under the alternative, and its standard error.
+        Probability of rejecting the null if the alternative is true, and its standard error.
     """
 
     size: np.ndarray
@@ -51,14 +54,14 @@ class HypothesisTest:
     null, alternative
         Natural log K, alternative against null, of draws of each model, in increasing order.
     statistic
-        The function from data to log K that `p_value` applies; None if it is to be given log K itself.
+        The function from data to log K that `p_value` uses; None if `p_value` takes log K itself.
 
     Notes
     -----
-    The test is one-sided: by the meaning of K, only a large log K speaks for the alternative. By Neyman and
-    Pearson's lemma no test of the same size has more power, on average over the prior of the alternative.
-    Size and p-values hold for the function log K as it is, exact or not: a poor network loses power, but the
-    test stays valid, provided that the draws were not used to train it.
+    The test is one-sided: only a large log K favours the alternative. By the lemma of Neyman and Pearson, no
+    test of the same size has more power, on average over the prior of the alternative. Sizes and p-values
+    are right even if log K is not exact: a poor network loses power, but the test stays valid, provided
+    that the draws were not used to train the network.
     """
 
     names: tuple[str, str]
@@ -74,16 +77,16 @@ class HypothesisTest:
         names: tuple[str, str] = ("M0", "M1"),
         statistic: Callable[[Any], np.ndarray] | None = None,
     ) -> "HypothesisTest":
-        """Make a test of log Bayes factors from any code.
+        """Make a test from log Bayes factors that any code computed.
 
         Parameters
         ----------
         log_k_null, log_k_alternative
             Natural log of p(x|alternative)/p(x|null) for draws of each model, shapes (n,) and (m,).
         names
-            Of the null and the alternative.
+            The names of the null and of the alternative.
         statistic
-            ``statistic(x)`` gives log K of data, shape (n,). Without it `p_value` takes log K.
+            ``statistic(x)`` returns log K of data, shape (n,). Without it, `p_value` takes log K.
 
         Examples
         --------
@@ -95,7 +98,7 @@ class HypothesisTest:
         0.2588 ± 0.0089
         """
         if len(names) != 2 or isinstance(names, str):
-            raise ValueError(f"names must be those of the null and of the alternative, got {names!r}.")
+            raise ValueError(f"names must hold two names, of the null and of the alternative, got {names!r}.")
         sides = [
             _checked(side, log_k)
             for side, log_k in (("log_k_null", log_k_null), ("log_k_alternative", log_k_alternative))
@@ -103,7 +106,7 @@ class HypothesisTest:
         return HypothesisTest((names[0], names[1]), *sides, statistic=statistic)
 
     def p_value(self, x: Any) -> Estimate:
-        """Return how often data of the null have at least as large a log K.
+        """Return how often data of the null have a log K that is at least as large.
 
         Parameters
         ----------
@@ -113,8 +116,9 @@ class HypothesisTest:
         Returns
         -------
         Estimate
-            (1 + r)/(1 + n) for r of n draws of the null, shape of log K: never below 1/(1 + n), and at most u
-            with a probability of at most u if the null is true. With its binomial error.
+            (1 + r)/(1 + n) if r of the n draws of the null have such a log K, with its binomial error; the
+            shape is that of log K. It is never below 1/(1 + n). If the null is true, the probability that it
+            is at most u is at most u.
         """
         log_k = np.asarray(x if self.statistic is None else self.statistic(x), dtype=np.float64)
         value = rank_p_value(log_k, self.null)
@@ -122,67 +126,70 @@ class HypothesisTest:
         return Estimate(value, fraction(value * (n + 1) - 1, np.full(value.shape, n)).error)
 
     def threshold(self, size: ArrayLike) -> Estimate:
-        """Return the log K beyond which the null is rejected, for a probability `size` of a false alarm.
+        """Return the log K above which the null is rejected, for a probability `size` of a false alarm.
 
         Parameters
         ----------
         size
-            Between 0 and 1, a number or an array; 1/(n + 1) or more for n draws of the null.
+            Between 0 and 1, a number or an array; at least 1/(n + 1) for n draws of the null.
 
         Returns
         -------
         Estimate
-            The same null is rejected by log K > threshold as by p-value ≤ size. The error is from the number
-            of draws of the null.
+            log K > threshold rejects the null exactly if p-value ≤ size does. The error comes from the
+            limited number of draws of the null.
         """
-        place, reach = self._places(size)
-        lower, upper = self._around(place, reach)
-        return _estimate(self._at(place), np.abs(self._at(lower) - self._at(upper)) * reach / (upper - lower))
+        rank, rank_error = self._ranks(size)
+        lower, upper = self._around(rank, rank_error)
+        error = np.abs(self._at(lower) - self._at(upper)) * rank_error / (upper - lower)
+        return _estimate(self._at(rank), error)
 
     def power(self, size: ArrayLike) -> Estimate:
-        """Return the probability to reject the null if the alternative is true.
+        """Return the probability of rejecting the null if the alternative is true.
 
         Parameters
         ----------
         size
-            Probability to reject a true null, as for `threshold`.
+            Probability of rejecting the null if it is true, as for `threshold`.
 
         Returns
         -------
         Estimate
-            On average over the prior of the alternative, with the binomial error of its draws and what the
-            error of the threshold adds.
+            The average over the prior of the alternative. The error combines the binomial error of the draws
+            of the alternative and the error of the threshold.
         """
-        place, reach = self._places(size)
-        lower, upper = self._around(place, reach)
-        beyond = self._beyond(place)
+        rank, rank_error = self._ranks(size)
+        lower, upper = self._around(rank, rank_error)
+        beyond = self._beyond(rank)
         binomial = fraction(beyond, np.full(beyond.shape, len(self.alternative)))
-        per_place = (self._beyond(upper) - self._beyond(lower)) / len(self.alternative) / (upper - lower)
-        return _estimate(np.asarray(binomial.value), np.hypot(binomial.error, per_place * reach))
+        per_rank = (self._beyond(upper) - self._beyond(lower)) / len(self.alternative) / (upper - lower)
+        return _estimate(np.asarray(binomial.value), np.hypot(binomial.error, per_rank * rank_error))
 
     def roc(self, points: int = 200) -> Roc:
-        """Return power against size, at sizes from 1/(n + 1) to n/(n + 1) in steps of equal ratio or length.
+        """Return power against size, at sizes from 1/(n + 1) to n/(n + 1).
 
         Parameters
         ----------
         points
-            At most so many of each kind of step.
+            The largest number of sizes in steps of equal ratio; the same number again is in steps of equal
+            length.
         """
         if points < 2:
             raise ValueError(f"points = {points}; wanted 2 or more.")
         n = len(self.null)
-        places = np.unique(np.rint(np.r_[np.geomspace(1, n, points), np.linspace(1, n, points)]))
-        size = places / (n + 1)
+        ranks = np.unique(np.rint(np.r_[np.geomspace(1, n, points), np.linspace(1, n, points)]))
+        size = ranks / (n + 1)
         threshold, power = self.threshold(size), self.power(size)
         return Roc(size, np.asarray(threshold.value), np.asarray(power.value), np.asarray(power.error))
 
     @property
     def auc(self) -> Estimate:
-        """The area under the ROC: how often the alternative has the larger log K, ties counting one half.
+        """The area under the ROC: how often a draw of the alternative has the larger log K of two draws.
 
-        The error is that of DeLong, DeLong & Clarke-Pearson (1988).
+        Ties count one half. The error is that of DeLong, DeLong & Clarke-Pearson (1988).
         """
-        above, below = _ranks(self.null, self.alternative), 1 - _ranks(self.alternative, self.null)
+        above = _fraction_below(self.null, self.alternative)
+        below = 1 - _fraction_below(self.alternative, self.null)
         variance = sum(part.var(ddof=1) / len(part) for part in (above, below))
         return Estimate(float(above.mean()), float(np.sqrt(variance)))
 
@@ -195,11 +202,11 @@ class HypothesisTest:
         return card(self._title(), self._rows())
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """Return the points of `roc`, by size: threshold, power, and its error."""
+        """Return the points of `roc` as a table: size, threshold, power, and its error."""
         return frame(by_row(vars(self.roc())), "size")
 
     def plot(self, axes: Any = None, *, observed: float | None = None) -> Any:
-        """Draw log K under each model, with that observed, and the ROC, on two axes; returns them."""
+        """Draw log K under each model (with the observed one, if given) and the ROC; returns the two axes."""
         from evidencenet.report import plots
 
         return plots.hypothesis_test(self, axes, observed=observed)
@@ -215,63 +222,64 @@ class HypothesisTest:
             if size * (len(self.null) + 1) >= _LEAST_BEYOND
         ]
         rows.append(("area under ROC", str(self.auc)))
-        return [*rows, ("least p-value", f"{1 / (1 + len(self.null)):.2g}, by the number of draws")]
+        return [
+            *rows,
+            ("smallest p-value", f"{1 / (1 + len(self.null)):.2g}, limited by the number of draws"),
+        ]
 
-    def _places(self, size: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Which draw of the null, counted from the largest, is the threshold; and the error of that."""
+    def _ranks(self, size: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Which draw of the null, counted from the largest, is the threshold; and the error of this rank."""
         size, n = np.asarray(size, dtype=np.float64), len(self.null)
         if not ((size > 0) & (size < 1)).all():
             raise ValueError(f"size = {size}; wanted a probability between 0 and 1.")
-        # 0.05 · 20 may fall short of 1 in floating point.
-        places = np.floor(size * (n + 1) + 1e-9)
-        if places.min() < 1:
+        rank = np.floor(size * (n + 1) + _ROUNDING)
+        if rank.min() < 1:
             raise ValueError(
-                f"size = {size.min():g} is too small for {n:,} draws of the null; wanted 1/{n + 1:,} or "
-                f"more, or {int(np.ceil(1 / size.min())) - 1:,} draws."
+                f"size = {size.min():g} is too small for {n:,} draws of the null; wanted a size of "
+                f"at least 1/{n + 1:,}, or {int(np.ceil(1 / size.min())) - 1:,} draws."
             )
-        return places, np.sqrt(n * size * (1 - size))
+        return rank, np.sqrt(n * size * (1 - size))
 
-    def _around(self, place: np.ndarray, reach: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.maximum(place - np.maximum(reach, 1), 1), np.minimum(
-            place + np.maximum(reach, 1), len(self.null)
-        )
+    def _around(self, rank: np.ndarray, rank_error: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ranks one error, and at least one draw, to either side."""
+        step = np.maximum(rank_error, 1)
+        return np.maximum(rank - step, 1), np.minimum(rank + step, len(self.null))
 
-    def _at(self, place: np.ndarray) -> np.ndarray:
-        """Log K of draws of the null, counted from the largest; between two, on the line through them."""
+    def _at(self, rank: np.ndarray) -> np.ndarray:
+        """Log K of the draw of the null with this rank from the top; between two draws, interpolated."""
         n = len(self.null)
-        return np.interp(n - place, np.arange(n), self.null)
+        return np.interp(n - rank, np.arange(n), self.null)
 
-    def _beyond(self, place: np.ndarray) -> np.ndarray:
-        """How many draws of the alternative are beyond such a threshold."""
-        return len(self.alternative) - np.searchsorted(self.alternative, self._at(place), side="right")
+    def _beyond(self, rank: np.ndarray) -> np.ndarray:
+        """How many draws of the alternative lie above the threshold of this rank."""
+        return len(self.alternative) - np.searchsorted(self.alternative, self._at(rank), side="right")
 
 
 def hypothesis_test(
     net: EvidenceNetwork, sims: Simulations, *, model: int | str = 1, against: int | str = 0
 ) -> HypothesisTest:
-    """Use log K of a network as the statistic of a frequentist test of one model, the null.
+    """Make a frequentist test of one model, the null, with a network's log K as the statistic.
 
     Parameters
     ----------
     net
         The network.
     sims
-        Draws that were *not* used in training, of the same models in the same order. Of weighted draws a part
-        of equal weight is taken.
+        Draws that were *not* used in training, of the same models in the same order. Weighted draws are first
+        thinned to draws of equal weight.
     model, against
         The alternative and the null, each by label or by name.
 
     Returns
     -------
     HypothesisTest
-        Print it for thresholds and power; `p_value`, `threshold`, `power`, `roc`, `auc`, `plot`.
+        Print it for thresholds and power. It has `p_value`, `threshold`, `power`, `roc`, `auc` and `plot`.
 
     Notes
     -----
-    Size, power and p-values are among data that exist: draws that failed are left out. Who counts a failed
-    draw as one that does not reject multiplies size and power by ``sims.valid_fraction`` of the null and of
-    the alternative. Log K itself holds the chance to fail, which is the same for all data, so that no
-    p-value depends on it.
+    Failed draws are left out of sizes, power and p-values. To count failed draws as non-rejections, multiply
+    the size by ``sims.valid_fraction`` of the null and the power by that of the alternative. The valid
+    fractions shift log K of all data by the same constant, so they change no p-value.
 
     Examples
     --------
@@ -281,20 +289,20 @@ def hypothesis_test(
     if not isinstance(net, EvidenceNetwork):
         raise TypeError(
             f"hypothesis_test(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log "
-            "Bayes factors from elsewhere use HypothesisTest.of(log_k_null, log_k_alternative)."
+            "Bayes factors from other code use HypothesisTest.of(log_k_null, log_k_alternative)."
         )
     check_draws("hypothesis_test", sims, net.names)
     above, below = index_of(model, net.names), index_of(against, net.names)
     if above == below:
         raise ValueError(f"a model cannot be tested against itself: both are {net.names[above]!r}.")
-    fair = sims.of_equal_weight()
+    equal_weight = sims.of_equal_weight()
 
     def log_k(x: Any) -> np.ndarray:
         return net.log_bayes_factor(x, model=above, against=below)
 
     return HypothesisTest.of(
-        log_k(fair.of(below)),
-        log_k(fair.of(above)),
+        log_k(equal_weight.of(below)),
+        log_k(equal_weight.of(above)),
         names=(net.names[below], net.names[above]),
         statistic=log_k,
     )
@@ -304,7 +312,7 @@ def _checked(what: str, log_k: ArrayLike) -> np.ndarray:
     values = np.asarray(log_k, dtype=np.float64)
     if values.ndim != 1 or len(values) < 2:
         raise ValueError(
-            f"{what} must hold log K of two draws or more, shape (n,), got shape {values.shape}."
+            f"{what} must hold log K of two or more draws, shape (n,), got shape {values.shape}."
         )
     if np.isnan(values).any():
         raise ValueError(f"{what} is NaN for {np.isnan(values).sum()} of {len(values)} draws.")
@@ -315,7 +323,7 @@ def _estimate(value: np.ndarray, error: np.ndarray) -> Estimate:
     return Estimate(value, error) if value.ndim else Estimate(float(value), float(error))
 
 
-def _ranks(reference: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Fraction of a sorted reference below each value, ties counting one half."""
-    sides = (np.searchsorted(reference, values, side=side) for side in ("left", "right"))
-    return sum(sides, np.zeros(len(values))) / (2 * len(reference))
+def _fraction_below(ordered: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """Fraction of the ordered numbers that lie below each value; ties count one half."""
+    sides = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return sum(sides, np.zeros(len(values))) / (2 * len(ordered))

@@ -1,4 +1,4 @@
-"""The posterior predictive test: how well each model, fitted to a part of the data, foretells the rest."""
+"""`predictive_test`: how well each model predicts one part of the data from the rest."""
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -15,18 +15,15 @@ from evidencenet._common.arrays import (
     as_data,
     index_of,
     kind_of,
-    layout,
-    layout_text,
-    map_arrays,
-    plain_array,
 )
 from evidencenet._common.display import card, plain
-from evidencenet.estimator.network import EvidenceNetwork
+from evidencenet.estimator.network import EvidenceNetwork, checked
 from evidencenet.estimator.train import train
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
 
+# From a batch of data to the part x_0 of each draw.
 Keep = Callable[[Data], Data]
 
 
@@ -42,10 +39,10 @@ class Prediction:
         Natural log of p(x_1|x_0, model)/p(x_1|x_0, against), and its standard error.
     whole, kept
         Log Bayes factors of all of x, and of the part x_0 alone; `log_k` is their difference.
-    confirmed
-        Whether both log Bayes factors lie where held-out draws can vouch for them.
+    validated
+        Whether both log Bayes factors lie in the validated range of their network.
     warnings
-        What each network has to say against the observation; empty if nothing.
+        The warnings of both networks about this observation; empty if there are none.
     """
 
     names: tuple[str, str]
@@ -53,7 +50,7 @@ class Prediction:
     error: float
     whole: float
     kept: float
-    confirmed: bool
+    validated: bool
     warnings: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -67,35 +64,36 @@ class Prediction:
         return card(self._title(), self._rows(), notes=self.warnings)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers as JSON knows them; what is NaN or infinite is None."""
+        """Return all numbers for JSON; NaN and infinity become None."""
         return plain(vars(self))
 
     def _title(self) -> str:
         return (
-            f"{self.names[1]} against {self.names[0]}: which predicts the rest of the data from the kept part"
+            f"{self.names[1]} against {self.names[0]}: which one predicts the rest of the data better "
+            "from the kept part"
         )
 
     def _rows(self) -> list[tuple[str, str]]:
         better, worse = self.names[::-1] if self.log_k >= 0 else self.names
-        doubt = "" if self.confirmed else " (not confirmed: see the warnings)"
+        doubt = "" if self.validated else " (outside the validated range: see the warnings)"
         return [
             ("predictive log K", f"{wording.with_error(self.log_k, self.error)} (natural log)"),
             ("odds", f"{wording.odds(abs(self.log_k))} for {better} over {worse}, as predictors{doubt}"),
             ("log K of all data", f"{self.whole:.3g}"),
-            ("log K of the part", f"{self.kept:.3g}"),
+            ("log K of kept part", f"{self.kept:.3g}"),
         ]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PredictiveTest:
-    """Two networks, for the whole data x and for a part x_0 of them; made by `predictive_test`.
+    """Two networks, one for the whole data x and one for the part x_0; made by `predictive_test`.
 
     Attributes
     ----------
     whole, kept
-        The network for x, and the one for x_0. Each can be validated and saved by itself.
+        The network for x, and the network for x_0. You can validate and save each one.
     keep
-        ``keep(x)`` is x_0 of a batch x.
+        ``keep(x)`` returns x_0 of a batch x.
     """
 
     whole: EvidenceNetwork
@@ -123,8 +121,8 @@ class PredictiveTest:
     def error(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
         """Return the standard error of `log_bayes_factor`, shape (n,): those of both networks in quadrature.
 
-        What the two have in common, as they were trained on the same draws, cancels in the difference: the
-        error is then rather too large.
+        Both networks are trained on the same draws. The errors that this gives both of them cancel in the
+        difference, so the stated error is rather too large.
         """
         whole, kept = self._both(EvidenceNetwork.error, x, model, against)
         return np.hypot(whole, kept)
@@ -139,7 +137,7 @@ class PredictiveTest:
         model, against
             The two models, each by label or by name.
         """
-        batch = self._batch(x)
+        batch = checked(x, self.whole.example)
         answers = {
             "all data": self.whole.compare(batch),
             "the kept part": self.kept.compare(self.keep(batch)),
@@ -153,8 +151,8 @@ class PredictiveTest:
             error=float(self.error(batch, model=model, against=against)[0]),
             whole=float(whole[0]),
             kept=float(kept[0]),
-            # Each model against the first, which is its own reference.
-            confirmed=all(np.r_[True, answer.inside][k] for answer in answers.values() for k in pair),
+            # `inside` is for each model against the first; the first against itself is always inside.
+            validated=all(np.r_[True, answer.inside][k] for answer in answers.values() for k in pair),
             warnings=tuple(f"{part}: {w}" for part, answer in answers.items() for w in answer.warnings),
         )
 
@@ -162,25 +160,9 @@ class PredictiveTest:
         return f"PredictiveTest:\n  of all data: {self.whole!r}\n  of the part: {self.kept!r}"
 
     def _both(self, ask: Callable[..., np.ndarray], x: Any, model: Any, against: Any) -> list[np.ndarray]:
-        batch = self._batch(x)
+        batch = checked(x, self.whole.example)
         parts = ((self.whole, batch), (self.kept, self.keep(batch)))
         return [ask(net, part, model=model, against=against) for net, part in parts]
-
-    def _batch(self, x: Any) -> Data:
-        """Observations with a first axis, in the form of the draws."""
-        example = self.whole.example
-        try:
-            single = map_arrays(np.shape, x) == map_arrays(np.shape, example)
-        except ValueError:  # rows that differ in length, which as_data explains
-            single = False
-        data = as_data(map_arrays(lambda value: plain_array(value)[None], x) if single else x)
-        wanted = layout(map_arrays(lambda array: array[None], example))
-        if layout(data) != wanted:
-            raise ValueError(
-                f"x is {layout_text(layout(data))}; the test was made for {layout_text(wanted)}. Give all of "
-                "an observation, in the form of the simulated data: the part is taken here."
-            )
-        return data
 
 
 def predictive_test(
@@ -193,26 +175,26 @@ def predictive_test(
     progress: bool = True,
     **options: Any,
 ) -> PredictiveTest:
-    """Compare models by how well they predict a part of the data from the rest of them.
+    """Compare models by how well they predict one part of the data from the rest.
 
-    With x = (x_0, x_1), the odds K_PPT = p(x_1|x_0, M1)/p(x_1|x_0, M0) = K(x)/K(x_0) ask each model to learn
-    its parameters from x_0, and to foretell x_1. They depend less on the priors of the parameters than K.
+    With x = (x_0, x_1), the ratio K_PPT = p(x_1|x_0, M1)/p(x_1|x_0, M0) = K(x)/K(x_0) lets each model learn
+    its parameters from x_0 and then predict x_1. It depends less on the priors of the parameters than K does.
 
     Parameters
     ----------
     models
-        The models to draw from; or draws that are there already, as `Simulations`.
+        The models to draw from; or existing draws, as `Simulations`.
     keep
-        Which part of x is x_0, the part that is known first: indices along the first axis of a draw
-        (integers, a slice, or a boolean mask); for a dict of arrays the keys; or a function from a batch
+        Which part of x is x_0, the part that each model learns from: indices along the first axis of a draw
+        (integers, a slice, or a boolean mask); the keys, for a dict of arrays; or a function from a batch
         (n, ...) to a batch of n parts.
     n
         How many draws in total; both networks are trained on all of them. None if `models` are draws.
     seed
-        The same seed on the same machine gives the same test, to the bit.
+        Fixes all random numbers: the same seed on the same machine gives the same test, to the bit.
     for_kept
-        Options of `train` that are different for the network of x_0, for example its `network`. `augment` is
-        not handed on to it: name here the symmetry of x_0, if it has one.
+        Options of `train` for the network of x_0 only, for example its `network`. The network of x_0 does not
+        get `augment` from `options`: if x_0 has a symmetry, give it here.
     progress
         Whether to show progress on standard error.
     **options
@@ -225,43 +207,48 @@ def predictive_test(
 
     Notes
     -----
-    Draws that fail do not count: a draw fails as a whole, which cancels in K(x)/K(x_0).
+    Failed draws have no effect: a draw fails as a whole, so the valid fractions cancel in K(x)/K(x_0).
 
     Examples
     --------
     >>> test = predictive_test([flat, trend], range(10), 100_000, seed=1)  # doctest: +SKIP
     >>> print(test.compare(x_observed))  # doctest: +SKIP
     """
-    first, second, third = (int(s) for s in np.random.SeedSequence(operator.index(seed)).generate_state(3))
+    seeds = np.random.SeedSequence(operator.index(seed)).generate_state(3)
+    draw_seed, whole_seed, kept_seed = (int(s) for s in seeds)
     if isinstance(models, Simulations):
         if n is not None:
-            raise ValueError("n is how many draws to make, but draws were given; leave it out.")
+            raise ValueError(f"n = {n}, but draws were given, so none are made. Leave n out.")
         sims = models
     elif n is None:
-        raise ValueError("n is missing: predictive_test(models, keep, n) makes n draws in total.")
+        raise ValueError("n is missing. Give the number of draws in total: predictive_test(models, keep, n).")
     else:
-        sims = simulate(models, n, seed=first, progress=progress)
+        sims = simulate(models, n, seed=draw_seed, progress=progress)
     part = _keeping(keep, sims.x)
     kept = Simulations(part(sims.x), sims.model, sims.names, log_weight=sims.log_weight, failed=sims.failed)
-    different = {"augment": None, **(for_kept or {})}
+    kept_options = options | {"seed": kept_seed, "augment": None} | dict(for_kept or {})
     return PredictiveTest(
-        whole=train(sims, seed=second, progress=progress, **options),
-        kept=train(kept, progress=progress, **(options | {"seed": third} | different)),
+        whole=train(sims, seed=whole_seed, progress=progress, **options),
+        kept=train(kept, progress=progress, **kept_options),
         keep=part,
     )
 
 
 def _keeping(keep: Any, x: Data) -> Keep:
-    """Return the function that takes a part of a batch, tried on these draws."""
+    """Return the function that takes x_0 from a batch, after a check that it suits the draws x."""
     if callable(keep):
         function: Keep = keep
     elif isinstance(x, dict):
         keys = [keep] if isinstance(keep, str) else list(keep)
         missing = [key for key in keys if key not in x]
         if missing or not keys:
-            raise ValueError(f"keep = {keep!r}; wanted some of the keys of x, {', '.join(map(repr, x))}.")
+            raise ValueError(
+                f"keep = {keep!r}; wanted one or more of the keys of x, {', '.join(map(repr, x))}."
+            )
         if len(set(keys)) == len(x):
-            raise ValueError("keep names all of x; then there is nothing left to predict.")
+            raise ValueError(
+                "keep names all keys of x, so nothing is left to predict. Leave out one or more."
+            )
         return lambda batch: {key: batch[key] for key in keys}
     else:
         places = _places(keep, x)
@@ -272,8 +259,8 @@ def _keeping(keep: Any, x: Data) -> Keep:
         rows = len(arrays_of(batch)[0])
         if len(arrays_of(given)[0]) != rows:
             raise ValueError(
-                f"keep returned {len(arrays_of(given)[0])} rows for a batch of {rows}; it must take a part "
-                "of each draw, not some of the draws."
+                f"keep returned {len(arrays_of(given)[0])} rows for a batch of {rows} draws; wanted one row "
+                "for each draw: a part of every draw, not only certain draws."
             )
         return given
 
@@ -281,7 +268,7 @@ def _keeping(keep: Any, x: Data) -> Keep:
 
 
 def _places(keep: Any, x: np.ndarray) -> np.ndarray:
-    """Return indices along the first axis of a draw, each once, and not all of them."""
+    """Return different indices along the first axis of a draw, but not all of them."""
     size = x.shape[1]
     try:
         chosen = np.arange(size)[keep if isinstance(keep, slice) else np.asarray(keep)]
@@ -292,7 +279,7 @@ def _places(keep: Any, x: np.ndarray) -> np.ndarray:
         ) from None
     if chosen.ndim != 1 or not 0 < len(chosen) < size or len(set(chosen.tolist())) < len(chosen):
         raise ValueError(
-            f"keep = {keep!r} takes {chosen.size} of {size}; wanted at least one, each once, and not all: "
-            "something must be left to predict."
+            f"keep = {keep!r} takes {chosen.size} of {size} places; wanted one or more different places, but "
+            "not all: something must be left to predict."
         )
     return chosen
