@@ -15,28 +15,28 @@ from evidencenet.problems._data import (
     shuffle_along,
     signs,
 )
-from evidencenet.problems._quadrature import legendre, log_integral
+from evidencenet.problems._quadrature import log_integral, trapezoid
 from evidencenet.problems.problem import Problem
 from evidencenet.simulation.model import Model
 
 
-def meta_analysis(studies: int = 12, *, spread: float = 0.4, nodes: int = 80) -> Problem:
+def meta_analysis(studies: int = 12, *, scatter: float = 0.3, step: float = 0.1) -> Problem:
     """Test whether studies of one effect disagree by more than their stated errors.
 
     Study j reports an effect y_j and its standard error s_j, with log s_j ~ U(log 0.2, log 0.6). M0: all
     measure the same effect, y_j ~ N(μ, s_j²). M1: the true effects differ, y_j ~ N(μ, s_j² + τ²), with
-    τ ~ |N(0, spread²)|. In both, μ ~ N(0, 1). At given τ the evidence is normal; the mean over τ is
-    Gauss–Legendre quadrature. The evidence is that of the y_j at the given s_j: both models share the law of
+    log τ ~ N(log scatter, ½²). In both, μ ~ N(0, 1). At given τ the evidence is normal; the mean over log τ
+    is the trapezoidal rule. The evidence is that of the y_j at the given s_j: both models share the law of
     s_j, which cancels. The order of the studies does not matter, nor does the sign of all effects.
 
     Parameters
     ----------
     studies
         Number of studies.
-    spread
-        Scale of the prior of τ.
-    nodes
-        Quadrature nodes for τ.
+    scatter
+        Median of the prior of τ, the standard deviation of the true effects.
+    step
+        Quadrature step for log τ.
 
     Returns
     -------
@@ -49,8 +49,8 @@ def meta_analysis(studies: int = 12, *, spread: float = 0.4, nodes: int = 80) ->
     >>> meta_analysis()
     Problem('meta_analysis', models=('one effect', 'varying effects'), augment=yes)
     """
-    studies, nodes = count("studies", studies, least=2), count("nodes", nodes, least=2)
-    spread = positive("spread", spread)
+    studies = count("studies", studies, least=2)
+    scatter, step = positive("scatter", scatter), positive("step", step)
 
     def report(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
         n = len(theta["mean"])
@@ -65,7 +65,7 @@ def meta_analysis(studies: int = 12, *, spread: float = 0.4, nodes: int = 80) ->
         if not np.all(x[..., 1] > 0):
             raise ValueError("every standard error must be above 0")
         groups = np.stack([x[..., 0], x[..., 1] ** 2, np.ones(x.shape[:2])], axis=1)
-        return in_chunks(lambda part: _log_evidence_of_means(part, spread, nodes), groups, 2_000)
+        return in_chunks(lambda part: _log_evidence_of_means(part, scatter, step), groups, 2_000)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
         x = shuffle_along(rng, array(x), 1).copy()
@@ -76,22 +76,22 @@ def meta_analysis(studies: int = 12, *, spread: float = 0.4, nodes: int = 80) ->
         name="meta_analysis",
         models=(
             Model("one effect", report, prior=_one_mean),
-            Model("varying effects", report, prior=lambda rng, n: _many_means(rng, n, spread)),
+            Model("varying effects", report, prior=lambda rng, n: _many_means(rng, n, scatter)),
         ),
         log_evidence=log_evidence,
         augment=augment,
     )
 
 
-def subjects(capacity: int = 8, trials: int = 12, *, spread: float = 0.6, nodes: int = 80) -> Problem:
+def subjects(capacity: int = 8, trials: int = 12, *, scatter: float = 0.4, step: float = 0.1) -> Problem:
     """Test whether the subjects of an experiment differ: a set of subjects, each a set of trials.
 
     The number of subjects is uniform on 4..capacity (all of them if there are fewer), and each has m_j
     trials, uniform on 2..trials. M0: all trials have one mean, x_ji ~ N(μ, 1). M1: each subject has its own,
-    x_ji ~ N(μ_j, 1) with μ_j ~ N(μ, τ²) and τ ~ |N(0, spread²)|. In both, μ ~ N(0, 1). The scatter of the
-    trials about the mean of their subject is the same in both models. The subject's mean is N(μ, τ² + 1/m_j),
-    and the rest is as in `meta_analysis`. The evidence is that of the trials, given how many there are. The
-    order of the subjects and of the trials does not matter, nor does the sign of all.
+    x_ji ~ N(μ_j, 1) with μ_j ~ N(μ, τ²) and log τ ~ N(log scatter, ½²). In both, μ ~ N(0, 1). The deviations
+    of the trials from the mean of their subject have the same law in both models. The subject's mean is
+    N(μ, τ² + 1/m_j), and the rest is as in `meta_analysis`. The evidence is that of the trials, given how
+    many there are. The order of the subjects and of the trials does not matter, nor does the sign of all.
 
     Parameters
     ----------
@@ -99,10 +99,10 @@ def subjects(capacity: int = 8, trials: int = 12, *, spread: float = 0.6, nodes:
         The largest number of subjects.
     trials
         The largest number of trials of a subject.
-    spread
-        Scale of the prior of τ.
-    nodes
-        Quadrature nodes for τ.
+    scatter
+        Median of the prior of τ, the standard deviation of the true means.
+    step
+        Quadrature step for log τ.
 
     Returns
     -------
@@ -116,7 +116,7 @@ def subjects(capacity: int = 8, trials: int = 12, *, spread: float = 0.6, nodes:
     Problem('subjects', models=('alike', 'different'), augment=yes)
     """
     capacity, trials = count("capacity", capacity, least=2), count("trials", trials, least=2)
-    nodes, spread = count("nodes", nodes, least=2), positive("spread", spread)
+    scatter, step = positive("scatter", scatter), positive("step", step)
 
     def sample(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> Data:
         n = len(theta["mean"])
@@ -139,12 +139,12 @@ def subjects(capacity: int = 8, trials: int = 12, *, spread: float = 0.6, nodes:
             raise ValueError("every data set must have at least one trial")
         size = np.maximum(number, 1)
         means = values.sum(axis=2) / size
-        scatter = (((values - means[:, :, None]) * mask) ** 2).sum(axis=(1, 2))
+        deviations = (((values - means[:, :, None]) * mask) ** 2).sum(axis=(1, 2))
         present = number > 0
         # From m values to their mean and their scatter about it.
-        within = -0.5 * (scatter + (np.log(size) + (number - present) * np.log(2 * np.pi)).sum(axis=1))
+        within = -0.5 * (deviations + (np.log(size) + (number - present) * np.log(2 * np.pi)).sum(axis=1))
         groups = np.stack([means, 1.0 / size, present], axis=1)
-        between = in_chunks(lambda part: _log_evidence_of_means(part, spread, nodes), groups, 2_000)
+        between = in_chunks(lambda part: _log_evidence_of_means(part, scatter, step), groups, 2_000)
         return within[:, None] + between
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
@@ -161,7 +161,7 @@ def subjects(capacity: int = 8, trials: int = 12, *, spread: float = 0.6, nodes:
         name="subjects",
         models=(
             Model("alike", sample, prior=_one_mean),
-            Model("different", sample, prior=lambda rng, n: _many_means(rng, n, spread)),
+            Model("different", sample, prior=lambda rng, n: _many_means(rng, n, scatter)),
         ),
         log_evidence=log_evidence,
         augment=augment,
@@ -172,28 +172,27 @@ def _one_mean(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
     return {"mean": rng.standard_normal(n)}
 
 
-def _many_means(rng: np.random.Generator, n: int, spread: float) -> dict[str, np.ndarray]:
-    return {"mean": rng.standard_normal(n), "tau": spread * np.abs(rng.standard_normal(n))}
+def _many_means(rng: np.random.Generator, n: int, scatter: float) -> dict[str, np.ndarray]:
+    return {"mean": rng.standard_normal(n), "tau": scatter * np.exp(0.5 * rng.standard_normal(n))}
 
 
-def _log_evidence_of_means(groups: np.ndarray, spread: float, nodes: int) -> np.ndarray:
+def _log_evidence_of_means(groups: np.ndarray, scatter: float, step: float) -> np.ndarray:
     """Return the log evidence of the groups' means without and with a scatter τ between them, shape (n, 2).
 
     `groups` has shape (n, 3, groups): the mean, its squared error, and 1 if the group is there, else 0. At
     given τ the means are N(μ, variance_j + τ²) with μ ~ N(0, 1).
     """
     means, variances, present = groups.transpose(1, 0, 2)[:, :, None, :]
-    # The prior of τ beyond 9 spreads is below 1e-18.
-    tau, log_weights = legendre(0.0, 9.0 * spread, nodes)
-    log_weights = log_weights - 0.5 * (tau / spread) ** 2 + 0.5 * np.log(2 / np.pi) - np.log(spread)
+    offsets, log_step = trapezoid(4.0, step)
+    log_weights = log_step - 0.5 * (offsets / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
 
-    def log_density(scatter: np.ndarray) -> np.ndarray:
-        weights = present / (variances + scatter[:, None] ** 2)
+    def log_density(tau: np.ndarray) -> np.ndarray:
+        weights = present / (variances + tau[:, None] ** 2)
         total, weighted = weights.sum(axis=2), (weights * means).sum(axis=2)
         squares = (weights * means**2).sum(axis=2) - weighted**2 / (1 + total)
         # An absent group has weight zero; as a factor of 1 it adds nothing to the logarithm.
         logs = np.log(np.where(present > 0, weights, 1.0)).sum(axis=2) - np.log1p(total)
         return 0.5 * (logs - squares - present.sum(axis=2) * np.log(2 * np.pi))
 
-    varying = log_integral(log_density(tau), log_weights)
+    varying = log_integral(log_density(scatter * np.exp(offsets)), log_weights)
     return np.stack([log_density(np.zeros(1))[:, 0], varying], axis=1)

@@ -10,7 +10,12 @@ from evidencenet.simulation.model import Model
 
 
 def random_field(
-    side: int = 12, *, lengths: tuple[float, float] = (1.0, 1.4), noise: float = 0.5, step: float = 0.5
+    side: int = 12,
+    *,
+    lengths: tuple[float, float] = (1.0, 1.4),
+    noise: float = 0.5,
+    step: float = 0.5,
+    channel_axis: bool = True,
 ) -> Problem:
     """Tell the correlation length of a Gaussian random field of unknown amplitude.
 
@@ -30,14 +35,18 @@ def random_field(
         Standard deviation of the white noise.
     step
         Quadrature step for log A, in units of 1/side, about the width of the likelihood of log A.
+    channel_axis
+        Whether an image has a last axis of length 1 for its one channel.
 
     Returns
     -------
     problem
-        Data of shape (n, side, side, 1), float32; parameters A of shape (n,).
+        Data of shape (n, side, side, 1), float32, or (n, side, side) without a channel axis; parameters A of
+        shape (n,).
     """
     side = count("side", side, least=2)
     noise, step = positive("noise", noise), positive("step", step)
+    image_shape = (side, side, 1) if channel_axis else (side, side)
     if len(lengths) != 2:
         raise ValueError(f"lengths must be two correlation lengths, got {lengths!r}")
     scales = [positive("lengths", length) for length in lengths]
@@ -63,12 +72,12 @@ def random_field(
             shape = (len(amplitude), side, side)
             field = np.fft.irfft2(np.fft.rfft2(rng.standard_normal(shape)) * colour, s=(side, side))
             image = np.sqrt(amplitude)[:, None, None] * field + noise * rng.standard_normal(shape)
-            return image.astype(np.float32)[..., None]
+            return image.astype(np.float32).reshape(-1, *image_shape)
 
         return Model(name, observe, prior=lambda rng, n: np.exp(0.5 * rng.standard_normal(n)))
 
     def log_evidence(x: Data) -> np.ndarray:
-        return in_chunks(_log_evidence, rows(x, (side, side, 1))[..., 0], 5_000)
+        return in_chunks(_log_evidence, rows(x, image_shape).reshape(-1, side, side), 5_000)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         modes = np.abs(np.fft.fft2(x, norm="ortho")) ** 2
@@ -81,12 +90,13 @@ def random_field(
         return np.stack(columns, axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
-        x = array(x)
-        x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x.transpose(0, 2, 1, 3), x)
+        x = array(x).reshape(-1, side, side)
+        x = np.where(rng.random((len(x), 1, 1)) < 0.5, x.transpose(0, 2, 1), x)
         shift = rng.integers(0, side, size=(2, len(x), 1, 1))
         pixel = np.arange(side)
         down, across = (pixel[:, None] + shift[0]) % side, (pixel + shift[1]) % side
-        return flip_signs(rng, x[np.arange(len(x))[:, None, None], down, across])
+        x = flip_signs(rng, x[np.arange(len(x))[:, None, None], down, across])
+        return x.reshape(-1, *image_shape)
 
     return Problem(
         name="random_field",

@@ -85,7 +85,7 @@ def light_curve(
         if times.shape != y.shape:
             raise ValueError(f"t and y must have the same shape, got {times.shape} and {y.shape}")
         mask = boolean(x["mask"], times.shape)
-        return in_chunks(_log_evidence, np.stack([times, np.where(mask, y, 0.0), mask], axis=1), 1_000)
+        return in_chunks(_log_evidence, np.stack([times, np.where(mask, y, 0.0), mask], axis=1), 200)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         times, y, mask = x.transpose(1, 0, 2)

@@ -90,8 +90,8 @@ def markov_chain(length: int = 60, letters: int = 4, *, concentration: float = 2
 def _letter(uniform: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Turn uniform numbers into letters with the probabilities p, which lie along the last axis of p."""
     # The last bound is left out: rounding could put it below 1.
-    bounds = p.cumsum(axis=-1)
-    return sum((uniform > bounds[..., i]).astype(np.int64) for i in range(p.shape[-1] - 1))
+    bounds = p.cumsum(axis=-1)[..., :-1]
+    return (uniform[..., None] > bounds).sum(axis=-1)
 
 
 def _counts(x: np.ndarray, kinds: int) -> np.ndarray:

@@ -246,12 +246,12 @@ def templates(dim: int = 2000, *, amplitude: float = 2.0) -> Problem:
 def spectral_line(size: int = 60, lines: int = 10, *, amplitude: float = 1.5, width: float = 4.0) -> Problem:
     """Find which of ten known spectral lines is in a spectrum: ten models.
 
-    In model k = 0..lines−1, x_i = c_0 + c_1 u_i + a exp(−½ ((i − m_k)/width)²) + n_i, with i = 0..size−1 and u
-    = linspace(−1, 1, size): a continuum of unknown level and slope, a line of unknown strength at the known
-    place m_k, and noise n_i ~ N(0, 1). The places are evenly spaced, from size/10 to 9 size/10, and
-    neighbouring lines overlap. c_0, c_1 ~ N(0, 1) and a ~ N(0, amplitude²), so that a line may be in emission
-    or in absorption. The evidence is N(x; 0, I + Φ_k Φ_kᵀ), with Φ_k the three columns of model k, each times
-    the standard deviation of its coefficient. Changing the sign of x changes nothing.
+    In model k = 0..lines−1, x_i = c_0 + c_1 u_i + a exp(−½ ((i − m_k)/width)²) + n_i for the pixels i =
+    0..size−1, with u = linspace(−1, 1, size): a continuum of unknown level and slope, a line of unknown
+    strength at the known place m_k, and noise n_i ~ N(0, 1). The places are evenly spaced, from size/10 to
+    9 size/10, and neighbouring lines overlap. c_0, c_1 ~ N(0, 1) and a ~ N(0, amplitude²), so that a line may
+    be in emission or in absorption. The evidence is N(x; 0, I + Φ_k Φ_kᵀ), with Φ_k the three columns of
+    model k, each times the standard deviation of its coefficient. Changing the sign of x changes nothing.
 
     Parameters
     ----------

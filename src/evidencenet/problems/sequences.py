@@ -134,8 +134,8 @@ def ar_or_ma(length: int = 50, *, largest: float = 0.9, nodes: int = 100) -> Pro
     θ / (1 + θ²) at lag 1, zero beyond it, and θ ~ U(−largest, largest). At given φ the density of M0 depends
     on three sums over the series, as in `autocorrelation`. The covariance of M1 has the same eigenvectors for
     every θ, sin(π j t / (length + 1)), with eigenvalues 1 + 2 θ cos(π j / (length + 1)) / (1 + θ²), j =
-    1..length. The means over φ and θ are Gauss–Legendre quadrature. Changing the sign or the direction changes
-    nothing.
+    1..length. The means over φ and θ are Gauss–Legendre quadrature. Changing the sign or the direction
+    changes nothing.
 
     Parameters
     ----------

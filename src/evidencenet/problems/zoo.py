@@ -84,6 +84,7 @@ def zoo() -> dict[str, Callable[[], Problem]]:
         "marked_points": marked_points,
         "judges": judges,
         "questionnaire": questionnaire,
+        "random_field_plain": partial(random_field, channel_axis=False),
         "faint_source": faint_source,
         "stretched_field": stretched_field,
         "same_source": same_source,
