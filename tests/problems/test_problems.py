@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.special import expit
 
 from evidencenet import problems
 from evidencenet.problems import Problem, zoo
@@ -18,8 +19,18 @@ NAMES = tuple(zoo())
 DRAWS = 20_000
 
 # No draw of one model comes near the other, so draws cannot check the evidence; scipy does, in
-# test_problems_exact.py.
+# test_exact.py.
 SEPARATED = {"far_apart"}
+
+# Problems without a symmetry that can be used for augmentation.
+NO_SYMMETRY = {"lifetime"}
+
+# Models whose rows cannot be steered one by one: draws repeated until accepted, or time along the first axis.
+ROWS_TOGETHER = {
+    ("rastrigin", "many modes"),
+    ("rastrigin_10", "many modes"),
+    ("autocorrelation", "correlated"),
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +49,12 @@ def first(x: Any, n: int) -> Any:
 @cache
 def drawn(name: str) -> Drawn:
     problem = zoo()[name]()
-    x = [m.draw(np.random.default_rng([7, k]), DRAWS)[0] for k, m in enumerate(problem.models)]
-    evidences = tuple(problem.log_evidence(one) for one in x)
-    return Drawn(problem, tuple(first(one, 500) for one in x), evidences)
+    few, evidences = [], []
+    for k, model in enumerate(problem.models):
+        x, _ = model.draw(np.random.default_rng([7, k]), DRAWS)
+        few.append(first(x, 500))
+        evidences.append(problem.log_evidence(x))
+    return Drawn(problem, tuple(few), tuple(evidences))
 
 
 def moment_z(evidences: Evidences, model: int, against: int) -> tuple[float, float]:
@@ -79,16 +93,32 @@ def calibration_p_value(evidences: Evidences) -> float:
     return min(p_values) * len(p_values)
 
 
+def score_z(evidences: Evidences, model: int, against: int) -> tuple[float, float]:
+    """Ask whether log K + c or (1 + c) log K would fit the labels better, for a small c: two z scores.
+
+    They are the derivatives of the log likelihood of the labels by c, divided by their standard deviation.
+    """
+    log_k = np.concatenate([evidences[k][:, model] - evidences[k][:, against] for k in (against, model)])
+    label = np.repeat([0, 1], [len(evidences[against]), len(evidences[model])])
+    p = expit(log_k)
+    # Rounding, where log K is zero everywhere.
+    offset = (label - p).sum() / np.sqrt((p * (1 - p)).sum() + 1e-12)
+    scale = ((label - p) * log_k).sum() / np.sqrt((p * (1 - p) * log_k**2).sum() + 1e-12)
+    return offset, scale
+
+
 def is_exact(evidences: Evidences) -> bool:
-    pairs = itertools.combinations(range(len(evidences)), 2)
-    consistent = all(abs(moment_z(evidences, j, i)[0]) < 4 for i, j in pairs)
-    return consistent and calibration_p_value(evidences) > 1e-4
+    for against, model in itertools.combinations(range(len(evidences)), 2):
+        scores = (moment_z(evidences, model, against)[0], *score_z(evidences, model, against))
+        if max(map(abs, scores)) > 4.5:
+            return False
+    return calibration_p_value(evidences) > 1e-4
 
 
 def test_zoo_is_large_and_fresh() -> None:
-    assert len(NAMES) >= 18
+    assert len(NAMES) >= 45
     kinds = {zoo()[name]().name for name in NAMES}
-    assert len(kinds) >= 18
+    assert len(kinds) >= 39
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -127,19 +157,57 @@ def test_calibration(name: str) -> None:
 def test_wrong_evidence_is_noticed(name: str) -> None:
     evidences = drawn(name).log_evidence
     shift = np.zeros(len(evidences))
-    shift[1] = 0.5
+    shift[1] = 0.3
     assert is_exact(evidences)
     assert not is_exact([e + shift for e in evidences])
-    doubled = [e + (e - e[:, :1]) for e in evidences]
-    # Twice nothing is nothing.
-    assert is_exact(doubled) == (name == "indistinguishable")
+    if name == "indistinguishable":
+        # 1.1 times nothing is nothing.
+        assert is_exact([e + 0.1 * (e - e[:, :1]) for e in evidences])
+        return
+    # 1.1 log K is wrong; where log K is mostly near zero, 20,000 draws notice only a larger factor.
+    log_k = np.concatenate([e[:, 1] - e[:, 0] for e in evidences])
+    information = (expit(log_k) * expit(-log_k) * log_k**2).sum()
+    wrong = max(0.1, 9 / np.sqrt(information))
+    assert wrong < 0.3
+    assert not is_exact([e + wrong * (e - e[:, :1]) for e in evidences])
+
+
+class Recorder(np.random.Generator):
+    """A generator that notes the first axis of all that is drawn from it."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(np.random.PCG64(seed))
+        self.lengths: list[int] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        value = super().__getattribute__(name)
+        if name in ("lengths", "bit_generator", "spawn") or name.startswith("_") or not callable(value):
+            return value
+
+        def call(*arguments: Any, **options: Any) -> Any:
+            result = value(*arguments, **options)
+            self.lengths.append(np.shape(result)[0] if np.ndim(result) else 0)
+            return result
+
+        return call
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_rows_can_be_steered_one_by_one(name: str) -> None:
+    # Every call returns one row for each draw, and there are as many calls whatever the numbers are.
+    for model in drawn(name).problem.models:
+        recorders = [Recorder(seed) for seed in (1, 2)]
+        for recorder in recorders:
+            model.draw(recorder, 37)
+        alike = set(recorders[0].lengths) == {37} and recorders[0].lengths == recorders[1].lengths
+        assert alike == ((name, model.name) not in ROWS_TOGETHER)
 
 
 def arrays(x: Any) -> list[np.ndarray]:
     return list(x.values()) if isinstance(x, dict) else [x]
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n != "lifetime"])
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in NO_SYMMETRY])
 def test_augmentation_leaves_bayes_factors(name: str) -> None:
     sample = drawn(name)
     for x in sample.x:
@@ -149,15 +217,19 @@ def test_augmentation_leaves_bayes_factors(name: str) -> None:
             assert a.shape == b.shape
             assert a.dtype == b.dtype
         assert any(np.any(a != b) for a, b in zip(arrays(x), arrays(moved), strict=True))
-        if isinstance(x, dict):
-            np.testing.assert_array_equal(x["mask"], moved["mask"])
-            assert not moved["x"][~moved["mask"]].any()
+        if isinstance(x, dict) and "mask" in x:
+            assert x["mask"].sum() == moved["mask"].sum()
+            for key in set(x) - {"mask"}:
+                assert not moved[key][~moved["mask"]].any()
         before, after = sample.problem.log_evidence(x), sample.problem.log_evidence(moved)
-        np.testing.assert_allclose(after, before, rtol=1e-11, atol=1e-10)
+        # Coordinates in single precision that are mirrored are rounded: an error of 1e-7 in phase.
+        tolerance = 1e-4 if name == "marked_points" else 1e-10
+        np.testing.assert_allclose(after, before, rtol=1e-11, atol=tolerance)
 
 
-def test_lifetime_has_no_symmetry() -> None:
-    assert drawn("lifetime").problem.augment is None
+@pytest.mark.parametrize("name", sorted(NO_SYMMETRY))
+def test_some_have_no_symmetry(name: str) -> None:
+    assert drawn(name).problem.augment is None
 
 
 # Quadrature
@@ -171,12 +243,22 @@ def test_lifetime_has_no_symmetry() -> None:
         (problems.random_field, {"step": 0.25}),
         (problems.heavy_tails, {"step": 0.25}),
         (problems.two_humps, {"step": 0.25}),
+        (problems.ar_or_ma, {"nodes": 200}),
+        (problems.censored_times, {"step": 0.2}),
+        (problems.coupled_channels, {"nodes": 60}),
+        (problems.headings, {"nodes": 120}),
+        (problems.judges, {"nodes": 400}),
+        (problems.light_curve, {"nodes": 80}),
+        (problems.meta_analysis, {"step": 0.05}),
+        (problems.questionnaire, {"step": 0.1}),
+        (problems.reaction_times, {"step": 0.2}),
+        (problems.subjects, {"step": 0.05}),
     ],
 )
 def test_quadrature_has_converged(make: Callable[..., Problem], finer: dict[str, Any]) -> None:
     coarse, fine = make(), make(**finer)
     for model in coarse.models:
-        x, _ = model.draw(np.random.default_rng(9), 3_000)
+        x, _ = model.draw(np.random.default_rng(9), 1_000)
         np.testing.assert_allclose(coarse.log_evidence(x), fine.log_evidence(x), rtol=0, atol=1e-8)
 
 

@@ -32,11 +32,12 @@ def array(x: Data) -> np.ndarray:
     return np.asarray(x)
 
 
-def named_arrays(x: Data) -> dict[str, np.ndarray]:
-    """Return the batch if it is a set of values with their mask."""
-    if not isinstance(x, dict) or set(x) != {"x", "mask"}:
+def named_arrays(x: Data, names: tuple[str, ...] = ("x", "mask")) -> dict[str, np.ndarray]:
+    """Return the batch if it is a dict with these keys; by default, a set of values with its mask."""
+    if not isinstance(x, dict) or set(x) != set(names):
         given = f"a dict with keys {sorted(x)}" if isinstance(x, dict) else type(x).__name__
-        raise TypeError(f"x must be a dict with the keys 'x' and 'mask', got {given}")
+        wanted = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
+        raise TypeError(f"x must be a dict with the keys {wanted}, got {given}")
     return x
 
 
@@ -54,12 +55,16 @@ def masked_rows(x: Data, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray
     """Return values (n, size, d), zero where masked, and mask (n, size) of a batch of sets."""
     x = named_arrays(x)
     values = rows(x["x"], shape)
-    mask = np.asarray(x["mask"])
-    if mask.dtype != bool or mask.shape != values.shape[:2]:
-        raise ValueError(
-            f"mask must be boolean of shape {values.shape[:2]}, got {mask.dtype} of shape {mask.shape}"
-        )
+    mask = boolean(x["mask"], values.shape[:2])
     return np.where(mask[..., None], values, 0.0), mask
+
+
+def boolean(mask: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the mask if it is boolean and has this shape."""
+    mask = np.asarray(mask)
+    if mask.dtype != bool or mask.shape != shape:
+        raise ValueError(f"mask must be boolean of shape {shape}, got {mask.dtype} of shape {mask.shape}")
+    return mask
 
 
 def in_chunks(function: Callable[[np.ndarray], np.ndarray], x: np.ndarray, size: int) -> np.ndarray:
@@ -78,6 +83,13 @@ def flip_signs(rng: np.random.Generator, x: Data) -> np.ndarray:
 def shuffle(rng: np.random.Generator, x: Data) -> np.ndarray:
     """Put the values of each data set in a random order."""
     return rng.permuted(array(x), axis=1)
+
+
+def shuffle_along(rng: np.random.Generator, x: np.ndarray, axis: int) -> np.ndarray:
+    """Permute one axis of each data set at random; all else moves along with it."""
+    shape = [1] * x.ndim
+    shape[0], shape[axis] = x.shape[0], x.shape[axis]
+    return np.take_along_axis(x, rng.random(shape).argsort(axis=axis), axis=axis)
 
 
 def signs(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

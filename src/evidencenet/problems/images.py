@@ -1,4 +1,4 @@
-"""Images: random fields of different roughness."""
+"""Images: a random field, and a faint source."""
 
 import numpy as np
 
@@ -10,7 +10,12 @@ from evidencenet.simulation.model import Model
 
 
 def random_field(
-    side: int = 12, *, lengths: tuple[float, float] = (1.0, 1.4), noise: float = 0.5, step: float = 0.5
+    side: int = 12,
+    *,
+    lengths: tuple[float, float] = (1.0, 1.4),
+    noise: float = 0.5,
+    step: float = 0.5,
+    channel_axis: bool = True,
 ) -> Problem:
     """Tell the correlation length of a Gaussian random field of unknown amplitude.
 
@@ -30,14 +35,18 @@ def random_field(
         Standard deviation of the white noise.
     step
         Quadrature step for log A, in units of 1/side, about the width of the likelihood of log A.
+    channel_axis
+        Whether an image has a last axis of length 1 for its one channel.
 
     Returns
     -------
     problem
-        Data of shape (n, side, side, 1), float32; parameters A of shape (n,).
+        Data of shape (n, side, side, 1), float32, or (n, side, side) without a channel axis; parameters A of
+        shape (n,).
     """
     side = count("side", side, least=2)
     noise, step = positive("noise", noise), positive("step", step)
+    image_shape = (side, side, 1) if channel_axis else (side, side)
     if len(lengths) != 2:
         raise ValueError(f"lengths must be two correlation lengths, got {lengths!r}")
     scales = [positive("lengths", length) for length in lengths]
@@ -63,12 +72,12 @@ def random_field(
             shape = (len(amplitude), side, side)
             field = np.fft.irfft2(np.fft.rfft2(rng.standard_normal(shape)) * colour, s=(side, side))
             image = np.sqrt(amplitude)[:, None, None] * field + noise * rng.standard_normal(shape)
-            return image.astype(np.float32)[..., None]
+            return image.astype(np.float32).reshape(-1, *image_shape)
 
         return Model(name, observe, prior=lambda rng, n: np.exp(0.5 * rng.standard_normal(n)))
 
     def log_evidence(x: Data) -> np.ndarray:
-        return in_chunks(_log_evidence, rows(x, (side, side, 1))[..., 0], 5_000)
+        return in_chunks(_log_evidence, rows(x, image_shape).reshape(-1, side, side), 5_000)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         modes = np.abs(np.fft.fft2(x, norm="ortho")) ** 2
@@ -81,12 +90,13 @@ def random_field(
         return np.stack(columns, axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
-        x = array(x)
-        x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, x.transpose(0, 2, 1, 3), x)
+        x = array(x).reshape(-1, side, side)
+        x = np.where(rng.random((len(x), 1, 1)) < 0.5, x.transpose(0, 2, 1), x)
         shift = rng.integers(0, side, size=(2, len(x), 1, 1))
         pixel = np.arange(side)
         down, across = (pixel[:, None] + shift[0]) % side, (pixel + shift[1]) % side
-        return flip_signs(rng, x[np.arange(len(x))[:, None, None], down, across])
+        x = flip_signs(rng, x[np.arange(len(x))[:, None, None], down, across])
+        return x.reshape(-1, *image_shape)
 
     return Problem(
         name="random_field",
@@ -94,3 +104,88 @@ def random_field(
         log_evidence=log_evidence,
         augment=augment,
     )
+
+
+def faint_source(side: int = 12, *, amplitude: float = 4.0, width: float = 1.2) -> Problem:
+    """Look for a faint source at an unknown place of an image.
+
+    M0: all pixels are noise, N(0, 1). M1: a source is added at a pixel, uniform over the image, blurred to a
+    Gaussian of standard deviation `width` pixels and cut at the edge, with flux a ~ N(0, amplitude²): the
+    image is a difference of two exposures, so that the flux may have either sign. At a given pixel the
+    evidence is normal; with p the image's product with the blurred source of squared length q, it is the
+    noise's density times exp(½ p² v / (1 + v q)) / √(1 + v q), with v = amplitude². M1 is the mean over the
+    pixels. The image may change its sign, be mirrored and be transposed.
+
+    Parameters
+    ----------
+    side
+        Pixels on a side.
+    amplitude
+        Standard deviation of the flux, in units of the noise.
+    width
+        Standard deviation of the blurred source, in pixels.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, side, side), float32: an image without an axis of colours. Parameters in M1:
+        ``pixel`` (n,), counted along the rows, and ``flux`` (n,).
+
+    Examples
+    --------
+    >>> faint_source()
+    Problem('faint_source', models=('noise', 'source'), augment=yes)
+    """
+    side = count("side", side, least=2)
+    amplitude, width = positive("amplitude", amplitude), positive("width", width)
+    sources = point_sources(side, width)
+    growth = 1 + amplitude**2 * (sources**2).sum(axis=1)
+
+    def prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        return {"pixel": rng.integers(0, side**2, n), "flux": amplitude * rng.standard_normal(n)}
+
+    def observe(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        image = rng.standard_normal((len(theta["flux"]), side**2), dtype=np.float32)
+        image += theta["flux"][:, None] * sources[theta["pixel"]]
+        return image.reshape(-1, side, side)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (side, side)).reshape(-1, side**2), 5_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        noise = -0.5 * (x**2).sum(axis=1) - 0.5 * side**2 * np.log(2 * np.pi)
+        gain = 0.5 * (amplitude * (x @ sources.T)) ** 2 / growth - 0.5 * np.log(growth)
+        return np.stack([noise, noise + log_integral(gain, -np.log(side**2))], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        return flip_signs(rng, mirrored(rng, array(x)))
+
+    return Problem(
+        name="faint_source",
+        models=(
+            Model("noise", lambda rng, n: rng.standard_normal((n, side, side), dtype=np.float32)),
+            Model("source", observe, prior=prior),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def point_sources(side: int, width: float) -> np.ndarray:
+    """Return the image of a source of flux 1 at each pixel, flattened: shape (side², side²).
+
+    The source is a Gaussian of standard deviation `width` pixels, cut at the edge. Far from the edge the sum
+    of its squares is 1.
+    """
+    pixel = np.arange(side)
+    profile = np.exp(-0.5 * ((pixel[:, None] - pixel) / width) ** 2)
+    whole = np.exp(-((np.arange(-side, side + 1) / width) ** 2)).sum()
+    return np.einsum("ik,jl->ijkl", profile, profile).reshape(side**2, side**2) / whole
+
+
+def mirrored(rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Mirror each image (n, side, side) in its axes and its diagonal, each with probability one half."""
+    moves = rng.random((len(x), 3, 1, 1)) < 0.5
+    x = np.where(moves[:, 0], x[:, ::-1], x)
+    x = np.where(moves[:, 1], x[:, :, ::-1], x)
+    return np.where(moves[:, 2], x.transpose(0, 2, 1), x)

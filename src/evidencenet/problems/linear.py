@@ -181,3 +181,126 @@ def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> P
         log_evidence=log_evidence,
         augment=flip_signs,
     )
+
+
+def templates(dim: int = 2000, *, amplitude: float = 2.0) -> Problem:
+    """Look for three known shapes of unknown strength in a very long noisy record.
+
+    M0: x_j ~ N(0, 1) for j = 1..dim. M1: three smooth bumps are added, Gaussians about 0.25, 0.5 and 0.75 of
+    the record with standard deviations 0.05, 0.1 and 0.2 of it. Each bump has unit length and is multiplied
+    by its own c ~ N(0, amplitude²). The evidence of M1 is N(x; 0, I + amplitude² T Tᵀ), with T the matrix of
+    the three bumps. Changing the sign of x changes nothing.
+
+    Parameters
+    ----------
+    dim
+        Length of the record.
+    amplitude
+        Standard deviation of the c, in units of the noise.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, dim), float32. Parameters in M1: c, of shape (n, 3).
+
+    Examples
+    --------
+    >>> templates()
+    Problem('templates', models=('noise', 'shapes'), augment=yes)
+    """
+    dim, amplitude = count("dim", dim, least=3), positive("amplitude", amplitude)
+    place = np.linspace(0, 1, dim)[:, None]
+    bump = np.exp(-0.5 * ((place - [0.25, 0.5, 0.75]) / [0.05, 0.1, 0.2]) ** 2)
+    bump = bump / np.sqrt((bump**2).sum(axis=0))
+    densities = [linear_log_density(a * bump, 1.0) for a in (0.0, amplitude)]
+    to_record = bump.T.astype(np.float32)
+
+    def observe(rng: np.random.Generator, coefficients: np.ndarray) -> np.ndarray:
+        x = rng.standard_normal((len(coefficients), dim), dtype=np.float32)
+        x += coefficients @ to_record
+        return x
+
+    def log_evidence(x: Data) -> np.ndarray:
+        # Double precision takes twice the memory of the draws: it is used for a part of them at a time.
+        return in_chunks(_log_evidence, array(x), 2_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        x = rows(x, (dim,))
+        return np.stack([f(x) for f in densities], axis=1)
+
+    return Problem(
+        name="templates",
+        models=(
+            Model("noise", lambda rng, n: rng.standard_normal((n, dim), dtype=np.float32)),
+            Model(
+                "shapes",
+                observe,
+                prior=lambda rng, n: np.float32(amplitude) * rng.standard_normal((n, 3), dtype=np.float32),
+            ),
+        ),
+        log_evidence=log_evidence,
+        augment=flip_signs,
+    )
+
+
+def spectral_line(size: int = 60, lines: int = 10, *, amplitude: float = 1.5, width: float = 4.0) -> Problem:
+    """Find which of ten known spectral lines is in a spectrum: ten models.
+
+    In model k = 0..lines−1, x_i = c_0 + c_1 u_i + a exp(−½ ((i − m_k)/width)²) + n_i for the pixels i =
+    0..size−1, with u = linspace(−1, 1, size): a continuum of unknown level and slope, a line of unknown
+    strength at the known place m_k, and noise n_i ~ N(0, 1). The places are evenly spaced, from size/10 to
+    9 size/10, and neighbouring lines overlap. c_0, c_1 ~ N(0, 1) and a ~ N(0, amplitude²), so that a line may
+    be in emission or in absorption. The evidence is N(x; 0, I + Φ_k Φ_kᵀ), with Φ_k the three columns of
+    model k, each times the standard deviation of its coefficient. Changing the sign of x changes nothing.
+
+    Parameters
+    ----------
+    size
+        Number of pixels.
+    lines
+        Number K of models.
+    amplitude
+        Standard deviation of the line's strength, in units of the noise.
+    width
+        Width of the lines, in pixels.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), float64. Parameters of shape (n, 3): c_0, c_1 and a.
+
+    Examples
+    --------
+    >>> len(spectral_line().models)
+    10
+    """
+    size, lines = count("size", size, least=2), count("lines", lines, least=2)
+    amplitude, width = positive("amplitude", amplitude), positive("width", width)
+    place = np.linspace(0.1 * size, 0.9 * size, lines)
+    continuum = np.vander(np.linspace(-1, 1, size), 2, increasing=True)
+
+    def columns(line: int) -> np.ndarray:
+        shape = np.exp(-0.5 * ((np.arange(size) - place[line]) / width) ** 2)
+        return np.column_stack([continuum, shape])
+
+    scale = np.array([1.0, 1.0, amplitude])
+    densities = [linear_log_density(columns(line) * scale, 1.0) for line in range(lines)]
+
+    def model(line: int) -> Model:
+        design = columns(line)
+        return Model(
+            f"line {line + 1}",
+            lambda rng, theta: theta @ design.T + rng.standard_normal((len(theta), size)),
+            prior=lambda rng, n: scale * rng.standard_normal((n, 3)),
+        )
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = rows(x, (size,))
+        return np.stack([f(x) for f in densities], axis=1)
+
+    return Problem(
+        name="spectral_line",
+        models=tuple(model(line) for line in range(lines)),
+        log_evidence=log_evidence,
+        augment=flip_signs,
+    )

@@ -4,7 +4,8 @@ import numpy as np
 from scipy.special import gammaln
 
 from evidencenet._common.arrays import Data
-from evidencenet.problems._data import count, positive, rows, shuffle
+from evidencenet.problems._data import count, in_chunks, positive, rows, shuffle
+from evidencenet.problems._quadrature import log_integral, trapezoid
 from evidencenet.problems.problem import Problem
 from evidencenet.simulation.model import Model
 
@@ -102,6 +103,85 @@ def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Proble
                 lambda rng, mean: np.exp(mean[:, None] + width * rng.standard_normal((len(mean), size))),
                 prior=lambda rng, n: centre + spread * rng.standard_normal(n),
             ),
+        ),
+        log_evidence=log_evidence,
+        augment=shuffle,
+    )
+
+
+def reaction_times(size: int = 25, *, spread: float = 0.5, step: float = 0.4) -> Problem:
+    """Tell log-normal from gamma reaction times, with unknown scale and shape in both.
+
+    M0: log x_i ~ N(μ, σ²), with σ² ~ inverse gamma(4, 2) and μ ~ N(m, 4 σ²), where m = log 0.5: times are in
+    seconds. Then log x has a multivariate Student t density, as in `t_test`, and each x_i adds −log x_i. M1:
+    x_i ~ gamma(k, rate r), with log k ~ N(log 2, spread²) and r ~ gamma(1, rate 0.3). At given k the integral
+    over r is closed, as in `decades`; the mean over log k is the trapezoidal rule. The order does not matter.
+
+    Parameters
+    ----------
+    size
+        Values in a data set.
+    spread
+        Standard deviation of log k.
+    step
+        Quadrature step for log k, in units of 1/sqrt(size), about the width of its posterior.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), float64. Parameters ``mean`` and ``sigma`` in M0, ``shape`` and ``rate`` in
+        M1.
+
+    Examples
+    --------
+    >>> reaction_times()
+    Problem('reaction_times', models=('log-normal', 'gamma'), augment=yes)
+    """
+    size, spread = count("size", size), positive("spread", spread)
+    offsets, log_step = trapezoid(8.0 * spread, positive("step", step) / np.sqrt(size))
+    shapes = 2.0 * np.exp(offsets)
+    log_weights = log_step - 0.5 * (offsets / spread) ** 2 - np.log(spread * np.sqrt(2 * np.pi))
+    centre, a, b, ratio, rate_scale = np.log(0.5), 4.0, 2.0, 4.0, 0.3
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, _all_positive(rows(x, (size,))), 10_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        log_x = np.log(x)
+        jacobian, total = log_x.sum(axis=1), x.sum(axis=1)
+        mean = log_x.mean(axis=1)
+        scatter = ((log_x - mean[:, None]) ** 2).sum(axis=1)
+        growth = 1 + size * ratio
+        squares = scatter + size * (mean - centre) ** 2 / growth
+        after = a + 0.5 * size
+        normal = gammaln(after) - gammaln(a) + a * np.log(b) - after * np.log(b + 0.5 * squares)
+        normal = normal - 0.5 * (size * np.log(2 * np.pi) + np.log(growth)) - jacobian
+        power = 1 + size * shapes
+        constant = np.log(rate_scale) + gammaln(power) - size * gammaln(shapes)
+        gamma = constant + np.outer(jacobian, shapes - 1) - np.outer(np.log(rate_scale + total), power)
+        return np.stack([normal, log_integral(gamma, log_weights)], axis=1)
+
+    def normal_prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        sigma = np.sqrt(b / rng.standard_gamma(a, n))
+        return {"mean": centre + np.sqrt(ratio) * sigma * rng.standard_normal(n), "sigma": sigma}
+
+    def normal_times(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        noise = rng.standard_normal((len(theta["mean"]), size))
+        return np.exp(theta["mean"][:, None] + theta["sigma"][:, None] * noise)
+
+    def gamma_prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        shape = 2.0 * np.exp(spread * rng.standard_normal(n))
+        return {"shape": shape, "rate": rng.standard_exponential(n) / rate_scale}
+
+    def gamma_times(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        times = rng.standard_gamma(theta["shape"][:, None], (len(theta["shape"]), size))
+        return times / theta["rate"][:, None]
+
+    return Problem(
+        name="reaction_times",
+        models=(
+            Model("log-normal", normal_times, prior=normal_prior),
+            Model("gamma", gamma_times, prior=gamma_prior),
         ),
         log_evidence=log_evidence,
         augment=shuffle,

@@ -97,18 +97,13 @@ def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100)
         raise ValueError(f"largest must be below 1 for a stationary process, got {largest!r}")
     rho, log_weights = legendre(-largest, largest, nodes)
     log_weights = log_weights - np.log(2 * largest)
-    rest = 1 - rho**2
 
     def log_evidence(x: Data) -> np.ndarray:
         return in_chunks(_log_evidence, rows(x, (length, 1))[:, :, 0], 10_000)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         white = -0.5 * (x**2).sum(axis=1) - 0.5 * length * np.log(2 * np.pi)
-        lagged = (x[:, 1:] * x[:, :-1]).sum(axis=1)[:, None]
-        # Every value but the last is the start of a step, every one but the first its end.
-        steps = (x[:, 1:] ** 2).sum(axis=1)[:, None] + (x[:, :-1] ** 2).sum(axis=1)[:, None]
-        gain = (rho * lagged - 0.5 * rho**2 * steps) / rest - 0.5 * (length - 1) * np.log(rest)
-        return np.stack([white, white + log_integral(gain, log_weights)], axis=1)
+        return np.stack([white, white + log_integral(_gain(x, rho), log_weights)], axis=1)
 
     def correlated(rng: np.random.Generator, rho: np.ndarray) -> np.ndarray:
         x = rng.standard_normal((length, len(rho)), dtype=np.float32)
@@ -129,6 +124,92 @@ def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100)
         log_evidence=log_evidence,
         augment=augment,
     )
+
+
+def ar_or_ma(length: int = 50, *, largest: float = 0.9, nodes: int = 100) -> Problem:
+    """Tell an autoregressive series from a moving average, AR(1) from MA(1).
+
+    Both are stationary, normal, and of variance 1. M0: x_t = φ x_{t−1} + √(1 − φ²) e_t, with correlation φ^s
+    at lag s and φ ~ U(−largest, largest). M1: x_t = (e_t + θ e_{t−1}) / √(1 + θ²), with correlation
+    θ / (1 + θ²) at lag 1, zero beyond it, and θ ~ U(−largest, largest). At given φ the density of M0 depends
+    on three sums over the series, as in `autocorrelation`. The covariance of M1 has the same eigenvectors for
+    every θ, sin(π j t / (length + 1)), with eigenvalues 1 + 2 θ cos(π j / (length + 1)) / (1 + θ²), j =
+    1..length. The means over φ and θ are Gauss–Legendre quadrature. Changing the sign or the direction
+    changes nothing.
+
+    Parameters
+    ----------
+    length
+        Length of the series.
+    largest
+        Bound of |φ| and |θ|, below 1.
+    nodes
+        Quadrature nodes for φ, and for θ.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, length), float32. Parameters of shape (n,): φ in M0, θ in M1.
+
+    Examples
+    --------
+    >>> ar_or_ma()
+    Problem('ar_or_ma', models=('AR(1)', 'MA(1)'), augment=yes)
+    """
+    length, nodes = count("length", length, least=2), count("nodes", nodes, least=2)
+    if positive("largest", largest) >= 1:
+        raise ValueError(f"largest must be below 1, got {largest!r}")
+    coefficient, log_weights = legendre(-largest, largest, nodes)
+    log_weights = log_weights - np.log(2 * largest)
+    index = np.arange(1, length + 1)
+    sines = np.sqrt(2 / (length + 1)) * np.sin(np.pi * np.outer(index, index) / (length + 1))
+    eigenvalues = 1 + 2 * np.outer(np.cos(np.pi * index / (length + 1)), coefficient / (1 + coefficient**2))
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (length,)), 10_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        white = -0.5 * (x**2).sum(axis=1) - 0.5 * length * np.log(2 * np.pi)
+        autoregressive = white + log_integral(_gain(x, coefficient), log_weights)
+        squares = (x @ sines) ** 2
+        log_density = -0.5 * (squares @ (1 / eigenvalues) + np.log(2 * np.pi * eigenvalues).sum(axis=0))
+        return np.stack([autoregressive, log_integral(log_density, log_weights)], axis=1)
+
+    def autoregressive(rng: np.random.Generator, phi: np.ndarray) -> np.ndarray:
+        # Steps along the first axis of the copy are steps in time, which is faster than along the rows.
+        x = np.ascontiguousarray(rng.standard_normal((len(phi), length), dtype=np.float32).T)
+        step, phi = np.sqrt(1 - phi**2).astype(np.float32), phi.astype(np.float32)
+        for t in range(1, length):
+            x[t] = phi * x[t - 1] + step * x[t]
+        return np.ascontiguousarray(x.T)
+
+    def moving_average(rng: np.random.Generator, theta: np.ndarray) -> np.ndarray:
+        noise = rng.standard_normal((len(theta), length + 1), dtype=np.float32)
+        theta = theta[:, None].astype(np.float32)
+        return (noise[:, 1:] + theta * noise[:, :-1]) / np.sqrt(1 + theta**2)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = array(x)
+        return flip_signs(rng, np.where(rng.random((len(x), 1)) < 0.5, x[:, ::-1], x))
+
+    return Problem(
+        name="ar_or_ma",
+        models=(
+            Model("AR(1)", autoregressive, prior=lambda rng, n: rng.uniform(-largest, largest, n)),
+            Model("MA(1)", moving_average, prior=lambda rng, n: rng.uniform(-largest, largest, n)),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def _gain(x: np.ndarray, rho: np.ndarray) -> np.ndarray:
+    """Return by how much correlations ρ^s at lag s raise the log density of x over white noise, (n, ρ)."""
+    length, rest = x.shape[1], 1 - rho**2
+    lagged = (x[:, 1:] * x[:, :-1]).sum(axis=1)[:, None]
+    # Every value but the last is the start of a step, every one but the first its end.
+    steps = (x[:, 1:] ** 2).sum(axis=1)[:, None] + (x[:, :-1] ** 2).sum(axis=1)[:, None]
+    return (rho * lagged - 0.5 * rho**2 * steps) / rest - 0.5 * (length - 1) * np.log(rest)
 
 
 def _reversed(rng: np.random.Generator, x: Data) -> np.ndarray:

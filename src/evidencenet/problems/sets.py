@@ -146,3 +146,99 @@ def point_pattern(capacity: int = 40) -> Problem:
         log_evidence=log_evidence,
         augment=augment,
     )
+
+
+def marked_points(capacity: int = 30, *, share: float = 0.5) -> Problem:
+    """Tell whether the marks of points in a square vary smoothly over it, as tree heights with the soil.
+
+    The number m of points is uniform on capacity/3..capacity, and the points are uniform in the unit square.
+    Each has a mark of variance 1. M0: the marks are N(0, 1), independent. M1: the mark at (u, v) is
+    √share · s(u, v) + √(1 − share) · n with independent n ~ N(0, 1). The smooth part s is the sum over the
+    wave vectors (1, 0), (0, 1), (1, 1) and (1, −1) of a_k cos 2π(k·r) + b_k sin 2π(k·r), with a_k, b_k ~
+    N(0, ¼). Given the points, the marks of M1 are normal with covariance (1 − share) I + share Φ Φᵀ, where Φ
+    has eight columns. The evidence is that of the marks, given the points, whose law both models share. Each
+    coordinate may be mirrored, the two may be exchanged, and the marks may change their sign.
+
+    Parameters
+    ----------
+    capacity
+        The largest number of points, at least 3.
+    share
+        Share of the smooth part in the variance of the marks, between 0 and 1.
+
+    Returns
+    -------
+    problem
+        Data: dict with ``x`` (n, capacity, 3), float32, the coordinates u and v and the mark, zero where
+        there is no point, and ``mask`` (n, capacity), bool. Parameters in M1: a_k and b_k, of shape (n, 8).
+
+    Examples
+    --------
+    >>> marked_points()
+    Problem('marked_points', models=('independent', 'smooth'), augment=yes)
+    """
+    capacity = count("capacity", capacity, least=3)
+    if not 0 < share < 1:
+        raise ValueError(f"share must lie between 0 and 1, got {share!r}")
+    waves = 2 * np.pi * np.array([[1, 0], [0, 1], [1, 1], [1, -1]]).T
+    noise = 1 - share
+
+    def columns(points: np.ndarray) -> np.ndarray:
+        """Return the eight waves at points (n, capacity, 2), with Σ squares = 1: (n, capacity, 8)."""
+        phase = points @ waves
+        return 0.5 * np.concatenate([np.cos(phase), np.sin(phase)], axis=2)
+
+    def place(rng: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+        mask = np.arange(capacity) < rng.integers(capacity // 3, capacity + 1, (n, 1))
+        return rng.random((n, capacity, 2), dtype=np.float32), mask
+
+    def marked(points: np.ndarray, marks: np.ndarray, mask: np.ndarray) -> Data:
+        x = np.concatenate([points, marks[:, :, None].astype(np.float32)], axis=2)
+        return {"x": x * mask[:, :, None], "mask": mask}
+
+    def independent(rng: np.random.Generator, n: int) -> Data:
+        points, mask = place(rng, n)
+        return marked(points, rng.standard_normal((n, capacity)), mask)
+
+    def smooth(rng: np.random.Generator, coefficients: np.ndarray) -> Data:
+        n = len(coefficients)
+        points, mask = place(rng, n)
+        signal = (columns(points) @ coefficients[:, :, None])[..., 0]
+        marks = np.sqrt(share) * signal + np.sqrt(noise) * rng.standard_normal((n, capacity))
+        return marked(points, marks, mask)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        values, mask = masked_rows(x, (capacity, 3))
+        if np.any((values[..., :2] < 0) | (values[..., :2] > 1)):
+            raise ValueError("points must lie in the unit square")
+        return in_chunks(_log_evidence, np.concatenate([values, mask[..., None]], axis=2), 2_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        marks, mask = x[..., 2], x[..., 3]
+        number, squares = mask.sum(axis=1), (marks**2).sum(axis=1)
+        design = columns(x[..., :2]) * mask[:, :, None]
+        gram = np.eye(8) + share / noise * design.transpose(0, 2, 1) @ design
+        product = (marks[:, None, :] @ design)[:, 0]
+        explained = share / noise * (product * np.linalg.solve(gram, product[:, :, None])[..., 0]).sum(axis=1)
+        log_volume = np.linalg.slogdet(gram)[1] + number * np.log(noise)
+        constant = -0.5 * number * np.log(2 * np.pi)
+        varying = constant - 0.5 * (log_volume + (squares - explained) / noise)
+        return np.stack([constant - 0.5 * squares, varying], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = named_arrays(x)
+        points, marks = x["x"][..., :2], x["x"][..., 2:]
+        points = np.where(rng.random((len(points), 1, 2)) < 0.5, 1 - points, points)
+        points = np.where(rng.random((len(points), 1, 1)) < 0.5, points[..., ::-1], points)
+        moved = np.concatenate([points, flip_signs(rng, marks)], axis=2)
+        return {**x, "x": moved * x["mask"][:, :, None]}
+
+    return Problem(
+        name="marked_points",
+        models=(
+            Model("independent", independent),
+            Model("smooth", smooth, prior=lambda rng, n: rng.standard_normal((n, 8))),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )

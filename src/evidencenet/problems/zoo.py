@@ -3,19 +3,29 @@
 from collections.abc import Callable
 from functools import partial
 
+from evidencenet.problems.angles import headings
+from evidencenet.problems.channels import coupled_channels
 from evidencenet.problems.counts import contingency_table, overdispersion
 from evidencenet.problems.gaussian import mean_test, t_test, variance_test
 from evidencenet.problems.graphs import communities
-from evidencenet.problems.images import random_field
+from evidencenet.problems.hierarchical import meta_analysis, subjects
+from evidencenet.problems.images import faint_source, random_field
+from evidencenet.problems.irregular import light_curve
+from evidencenet.problems.letters import markov_chain
 from evidencenet.problems.limits import far_apart, indistinguishable
-from evidencenet.problems.linear import bumps, decay_or_trend, polynomial_order
+from evidencenet.problems.linear import bumps, decay_or_trend, polynomial_order, spectral_line, templates
 from evidencenet.problems.location import heavy_tails, two_humps
-from evidencenet.problems.positive import decades, lifetime
+from evidencenet.problems.mixed import same_source
+from evidencenet.problems.positive import decades, lifetime, reaction_times
 from evidencenet.problems.problem import Problem
+from evidencenet.problems.rankings import judges
 from evidencenet.problems.rastrigin import rastrigin
-from evidencenet.problems.sequences import autocorrelation, change_point
-from evidencenet.problems.sets import correlated_cloud, point_pattern
+from evidencenet.problems.sequences import ar_or_ma, autocorrelation, change_point
+from evidencenet.problems.sets import correlated_cloud, marked_points, point_pattern
+from evidencenet.problems.survival import censored_times
+from evidencenet.problems.tables import questionnaire
 from evidencenet.problems.time_series import time_series
+from evidencenet.problems.volumes import stretched_field
 
 
 def zoo() -> dict[str, Callable[[], Problem]]:
@@ -60,4 +70,22 @@ def zoo() -> dict[str, Callable[[], Problem]]:
         "communities": communities,
         "rastrigin": rastrigin,
         "rastrigin_10": partial(rastrigin, dim=10),
+        "spectral_line": spectral_line,
+        "templates": templates,
+        "reaction_times": reaction_times,
+        "censored_times": censored_times,
+        "headings": headings,
+        "markov_chain": markov_chain,
+        "ar_or_ma": ar_or_ma,
+        "coupled_channels": coupled_channels,
+        "light_curve": light_curve,
+        "meta_analysis": meta_analysis,
+        "subjects": subjects,
+        "marked_points": marked_points,
+        "judges": judges,
+        "questionnaire": questionnaire,
+        "random_field_plain": partial(random_field, channel_axis=False),
+        "faint_source": faint_source,
+        "stretched_field": stretched_field,
+        "same_source": same_source,
     }

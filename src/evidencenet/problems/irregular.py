@@ -1,0 +1,124 @@
+"""Irregular series: values at times that differ from one data set to the next."""
+
+import numpy as np
+
+from evidencenet._common.arrays import Data
+from evidencenet.problems._data import boolean, count, in_chunks, named_arrays, positive, rows, signs
+from evidencenet.problems._quadrature import legendre, log_integral
+from evidencenet.problems.problem import Problem
+from evidencenet.simulation.model import Model
+
+SEASONS = 5
+OPEN = 0.6
+
+
+def light_curve(
+    capacity: int = 40, *, cycles: tuple[float, float] = (2.0, 4.0), amplitude: float = 0.6, nodes: int = 56
+) -> Problem:
+    """Look for a periodic signal in the brightness of a star, seen at irregular times with gaps.
+
+    The number of times is uniform on capacity/2..capacity. The times lie between 0 and 1, in order, and are
+    uniform over five seasons: of each fifth, only the first 60% can be observed. M0: y_i = c + n_i, with an
+    unknown level c ~ N(0, 1) and noise n_i ~ N(0, 1). M1: y_i = c + a cos(2π f t_i) + b sin(2π f t_i) + n_i,
+    with a, b ~ N(0, amplitude²) and f ~ U(cycles). At given f the evidence is normal; with the level
+    integrated out, two vectors u and v have the product ⟨u, v⟩ = Σ u_i v_i − Σ u_i Σ v_i / (1 + m), and
+    a and b need a 2 × 2 matrix of such products. The mean over f is Gauss–Legendre quadrature. The evidence
+    is that of y at the given times: both models share the law of the times, which cancels. Changing the sign
+    of y changes nothing.
+
+    Parameters
+    ----------
+    capacity
+        The largest number of times.
+    cycles
+        Bounds of f: how many cycles the signal has between times 0 and 1.
+    amplitude
+        Standard deviation of a and of b, in units of the noise.
+    nodes
+        Quadrature nodes for f.
+
+    Returns
+    -------
+    problem
+        Data: dict with ``t`` and ``y``, each (n, capacity), float32, zero after the last time, and ``mask``
+        (n, capacity), bool; parameters ``level``, and ``a``, ``b`` and ``f`` in M1.
+
+    Examples
+    --------
+    >>> light_curve()
+    Problem('light_curve', models=('constant', 'periodic'), augment=yes)
+    """
+    capacity, nodes = count("capacity", capacity, least=2), count("nodes", nodes, least=2)
+    amplitude = positive("amplitude", amplitude)
+    if len(cycles) != 2 or not 0 < cycles[0] < cycles[1]:
+        raise ValueError(f"cycles must be two numbers above 0, the smaller first, got {cycles!r}")
+    low, high = cycles
+    frequencies, log_weights = legendre(low, high, nodes)
+    log_weights = log_weights - np.log(high - low)
+
+    def observe(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> Data:
+        n = len(theta["level"])
+        mask = np.arange(capacity) < rng.integers((capacity + 1) // 2, capacity + 1, (n, 1))
+        place = SEASONS * rng.random((n, capacity))
+        season = np.floor(place)
+        times = (season + OPEN * (place - season)) / SEASONS
+        # Places without a time are sorted to the end, where they are set to zero.
+        times = np.sort(np.where(mask, times, np.inf), axis=1)
+        times = np.where(mask, times, 0.0).astype(np.float32)
+        y = theta["level"][:, None] + rng.standard_normal((n, capacity))
+        if "f" in theta:
+            phase = 2 * np.pi * theta["f"][:, None] * times
+            y += theta["a"][:, None] * np.cos(phase) + theta["b"][:, None] * np.sin(phase)
+        return {"t": times, "y": (y * mask).astype(np.float32), "mask": mask}
+
+    def constant_prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        return {"level": rng.standard_normal(n)}
+
+    def periodic_prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        level = rng.standard_normal(n)
+        waves = amplitude * rng.standard_normal((n, 2))
+        return {"level": level, "a": waves[:, 0], "b": waves[:, 1], "f": rng.uniform(low, high, n)}
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = named_arrays(x, ("t", "y", "mask"))
+        times, y = rows(x["t"], (capacity,)), rows(x["y"], (capacity,))
+        if times.shape != y.shape:
+            raise ValueError(f"t and y must have the same shape, got {times.shape} and {y.shape}")
+        mask = boolean(x["mask"], times.shape)
+        return in_chunks(_log_evidence, np.stack([times, np.where(mask, y, 0.0), mask], axis=1), 200)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        times, y, mask = x.transpose(1, 0, 2)
+        number = mask.sum(axis=1)[:, None]
+        total = y.sum(axis=1)
+        squares = (y**2).sum(axis=1) - total**2 / (1 + number[:, 0])
+        constant = -0.5 * (squares + np.log1p(number[:, 0]) + number[:, 0] * np.log(2 * np.pi))
+        phase = 2 * np.pi * frequencies[:, None] * times[:, None, :]
+        cosine, sine = np.cos(phase) * mask[:, None, :], np.sin(phase) * mask[:, None, :]
+        sums = cosine.sum(axis=2), sine.sum(axis=2)
+
+        def product(u: np.ndarray, v: np.ndarray, sum_u: np.ndarray, sum_v: np.ndarray) -> np.ndarray:
+            return np.einsum("ijk,ijk->ij", u, v) - sum_u * sum_v / (1 + number)
+
+        cc = 1 + amplitude**2 * product(cosine, cosine, sums[0], sums[0])
+        ss = 1 + amplitude**2 * product(sine, sine, sums[1], sums[1])
+        cs = amplitude**2 * product(cosine, sine, *sums)
+        cy = amplitude * ((cosine @ y[:, :, None])[..., 0] - sums[0] * total[:, None] / (1 + number))
+        sy = amplitude * ((sine @ y[:, :, None])[..., 0] - sums[1] * total[:, None] / (1 + number))
+        determinant = cc * ss - cs**2
+        gain = 0.5 * (ss * cy**2 - 2 * cs * cy * sy + cc * sy**2) / determinant - 0.5 * np.log(determinant)
+        return np.stack([constant, constant + log_integral(gain, log_weights)], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = named_arrays(x, ("t", "y", "mask"))
+        return {**x, "y": x["y"] * signs(rng, (len(x["y"]), 1)).astype(x["y"].dtype)}
+
+    return Problem(
+        name="light_curve",
+        models=(
+            Model("constant", observe, prior=constant_prior),
+            Model("periodic", observe, prior=periodic_prior),
+        ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
