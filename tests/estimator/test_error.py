@@ -194,8 +194,9 @@ def test_errors_of_gaussians_count_unless_networks_take_them_back(corrected: boo
     found = squared_errors(data, trained, fit, seed=3, progress=False)[:, 1]
     both = [[gaussians(prepare(half, data.plan))[:, 1] for half in some.halves(3 + i)] for i in range(6)]
     differ = np.mean([(first - second) ** 2 / 4 for first, second in both])
-    # What half of the draws lacks in both halves is not counted, what differs between them is.
-    assert found.mean() == pytest.approx(0.02**2 + (0.0 if corrected else differ), rel=0.1)
+    # What half of the draws lacks in both halves is not counted, what differs between them is. The draws
+    # are halved in other ways here.
+    assert found.mean() == pytest.approx(0.02**2 + (0.0 if corrected else differ), rel=0.2)
     missed = np.mean([(one - gaussians(data)[:, 1]) ** 2 for pair in both for one in pair])
     assert missed > 1.3 * differ > 1.3 * 0.05**2
 

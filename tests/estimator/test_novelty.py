@@ -27,7 +27,7 @@ CASES = ("series", "small", "three", "cloud")
 
 def moments_of(x: np.ndarray, label: np.ndarray) -> Moments:
     one = Chunk(x[None], None, label[None], np.ones((1, len(x)), np.float32))
-    return Moments.of([one], 2, 2)[0]
+    return Moments.of([one], 2).of_all()
 
 
 def fitted(

@@ -26,7 +26,7 @@ def shuffled(sims: en.Simulations, seed: int = 0) -> tuple[np.ndarray, np.ndarra
 
 def moments_of(
     x: Data, label: np.ndarray, weight: np.ndarray | None = None, chunks: int = 1
-) -> tuple[Moments, list[Moments]]:
+) -> tuple[Moments, list[Moments], list[tuple[Moments, Moments]]]:
     """Moments of draws cut into chunks of minibatches."""
     weight = np.ones(len(label)) if weight is None else weight
     models = int(label.max()) + 1
@@ -42,13 +42,14 @@ def moments_of(
         cut(weight),
         strict=True,
     )
-    return Moments.of((Chunk(p, None, q, r) for p, q, r in parts), models, FOLDS)
+    gathered = Moments.of((Chunk(p, None, q, r) for p, q, r in parts), models)
+    return gathered.of_all(), gathered.leaving_one_out(), gathered.halves()
 
 
 def baseline_of(sims: en.Simulations) -> tuple[Scaling, Baseline]:
     x, label = shuffled(sims)
     scaling = Scaling.fit(x)
-    moments, left_out = moments_of(scaling(x), label)
+    moments, left_out, _ = moments_of(scaling(x), label)
     return scaling, Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
 
 
@@ -67,7 +68,7 @@ def test_moments_are_numpys(chunks: int) -> None:
     rng = np.random.default_rng(1)
     label = rng.integers(2, size=4_000)
     x = rng.normal(size=(4_000, 3)) @ rng.normal(size=(3, 3)) + label[:, None]
-    moments, left_out = moments_of(x.astype(np.float32), label, chunks=chunks)
+    moments, left_out, halves = moments_of(x.astype(np.float32), label, chunks=chunks)
     assert len(left_out) == FOLDS
     for k in (0, 1):
         mine = x[label == k]
@@ -77,12 +78,16 @@ def test_moments_are_numpys(chunks: int) -> None:
         np.testing.assert_allclose(moments.covariance[k], np.cov(mine.T, ddof=0), atol=1e-4)
         # Each draw is left out once.
         assert sum(fold.size[k] for fold in left_out) == pytest.approx((FOLDS - 1) * len(mine))
+        # The two halves are all draws, and each is half of them.
+        for first, second in halves:
+            assert first.size[k] + second.size[k] == pytest.approx(len(mine))
+            assert abs(first.size[k] - second.size[k]) < 0.1 * len(mine)
 
 
 def test_weights() -> None:
     rng = np.random.default_rng(2)
     x, label, weight = rng.normal(size=(2_000, 2)), rng.integers(2, size=2_000), rng.exponential(size=2_000)
-    moments, _ = moments_of(x.astype(np.float32), label, weight)
+    moments, *_ = moments_of(x.astype(np.float32), label, weight)
     for k in (0, 1):
         mine, w = x[label == k], weight[label == k]
         assert moments.size[k] == pytest.approx(w.sum() ** 2 / np.sum(w**2), rel=1e-5)
@@ -97,8 +102,8 @@ def test_dicts_are_flattened() -> None:
     values, mask = rng.normal(size=(400, 2, 2)).astype(np.float32), rng.random((400, 3)) < 0.5
     whole = np.concatenate([values.reshape(400, 4), mask.astype(np.float32)], axis=1)
     np.testing.assert_array_equal(flat({"x": values, "mask": mask}), whole)
-    first, _ = moments_of({"x": values, "mask": mask}, label)
-    second, _ = moments_of(whole, label)
+    first, *_ = moments_of({"x": values, "mask": mask}, label)
+    second, *_ = moments_of(whole, label)
     np.testing.assert_array_equal(first.covariance, second.covariance)
 
 

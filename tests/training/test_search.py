@@ -69,7 +69,8 @@ class Scripted(Search):
     def _attempt(self, plan: Plan, costs: Callable[[Plan], np.ndarray]) -> _Attempt:
         start = time.perf_counter()
         values = costs(plan)
-        return _Attempt(plan, values, time.perf_counter() - start, self.learned_by(plan))
+        log_k = np.zeros((len(values), 2))
+        return _Attempt(plan, values, time.perf_counter() - start, self.learned_by(plan), log_k)
 
     def _short_trial(self, plan: Plan) -> _Attempt:
         return self._attempt(plan, self.costs)
@@ -78,8 +79,8 @@ class Scripted(Search):
         assert self.long_costs is not None
         return self._attempt(plan, self.long_costs)
 
-    def closest_rival(self) -> Plan | None:
-        return None if self.long_costs is None else super().closest_rival()
+    def finalists(self) -> list[Plan]:
+        return [self.best] if self.long_costs is None else super().finalists()
 
 
 def constant(scores: Mapping[Plan, float]) -> Callable[[Plan], np.ndarray]:
@@ -88,7 +89,11 @@ def constant(scores: Mapping[Plan, float]) -> Callable[[Plan], np.ndarray]:
 
 def chosen(scores: dict[Plan, float], *rounds: list[Plan]) -> tuple[Plan, Choice]:
     steps: list[Any] = [lambda _, plans=plans: plans for plans in rounds]
-    return Scripted(steps, constant(scores)).run(progress=False)
+    return run(Scripted(steps, constant(scores)))
+
+
+def run(search: Search) -> tuple[Plan, Choice]:
+    return search.run(progress=False), search.choice
 
 
 def test_the_lowest_score_is_taken() -> None:
@@ -113,7 +118,7 @@ def test_a_difference_within_its_own_error_does_not_count() -> None:
     noise -= noise.mean()
     for gain, taken in ((0.03, FIRST), (0.07, SET)):  # the standard error is 0.05
         costs = {FIRST: np.full(400, 0.5), SET: 0.5 - gain + noise}
-        assert Scripted([lambda _: [SET]], costs.__getitem__).run(progress=False)[0] == taken
+        assert Scripted([lambda _: [SET]], costs.__getitem__).run(progress=False) == taken
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -158,11 +163,11 @@ def test_each_round_starts_from_the_best_so_far() -> None:
 
     tried = []
 
-    def run(plan: Plan) -> np.ndarray:
+    def costs(plan: Plan) -> np.ndarray:
         tried.append(plan)
         return np.full(64, {FIRST: 0.5, SET: 0.4}[plan])
 
-    plan, choice = Scripted([again, again, again], run).run(progress=False)
+    plan, choice = run(Scripted([again, again, again], costs))
     assert plan == SET
     assert asked == [FIRST, SET, SET]
     # None is tried twice.
@@ -171,11 +176,11 @@ def test_each_round_starts_from_the_best_so_far() -> None:
 
 
 def test_trials_are_listed_in_order_whichever_ends_first() -> None:
-    def run(plan: Plan) -> np.ndarray:
+    def costs(plan: Plan) -> np.ndarray:
         time.sleep(0.05 if plan == FIRST else 0)
         return np.full(64, 0.5)
 
-    _, choice = Scripted([lambda _: [SET, GUIDED]], run).run(progress=False)
+    _, choice = run(Scripted([lambda _: [SET, GUIDED]], costs))
     assert [trial.plan for trial in choice.trials] == [str(FIRST), str(SET), str(GUIDED)]
     assert choice.trials[0].seconds >= 0.05 > choice.trials[1].seconds
 
@@ -184,49 +189,64 @@ def test_trials_are_listed_in_order_whichever_ends_first() -> None:
     ("short", "long", "taken", "again"),
     [
         (0.4010, 0.3, SET, [FIRST, SET]),  # what learns most
+        (0.4200, 0.3, SET, [FIRST, SET]),  # what learns slowly, and most
         (0.4010, 0.39, FIRST, [FIRST, SET]),  # what was best is best
         (0.4010, 0.3496, FIRST, [FIRST, SET]),  # by no more than chance
         (0.4010, 0.3494, SET, [FIRST, SET]),
-        (0.4030, 0.3, FIRST, []),  # far behind already
+        (0.4500, 0.3, FIRST, []),  # behind by more than 15% of the 0.29 nats that were learned
     ],
 )
-def test_the_closest_two_are_tried_at_greater_length(
+def test_the_best_of_each_kind_is_tried_on_all_draws(
     short: float, long: float, taken: Plan, again: list[Plan]
 ) -> None:
     scores = {FIRST: 0.4, SQUASHED: 0.4005, SET: short}
     longer = {FIRST: 0.35, SET: long}
     search = Scripted([lambda _: [SQUASHED, SET]], constant(scores), constant(longer))
-    plan, choice = search.run(progress=False)
+    plan, choice = run(search)
     assert plan == taken
     assert choice.taken == str(taken)
-    # The same network with other inputs is no rival. Short trials stay on record.
+    # The same network with other inputs is no other kind. Short trials stay on record.
     assert [trial.plan for trial in choice.longer] == [str(plan) for plan in again]
     assert [trial.score for trial in choice.trials] == pytest.approx([0.4, 0.4005, short])
-    assert ("at greater length" in str(choice)) == bool(again)
+    assert ("on all draws" in str(choice)) == bool(again)
+    # The other kind is the rival, whose log K is a second opinion.
+    assert (search.rival and search.rival.plan) == (str(({*again} - {taken}).pop()) if again else None)
     if again:
         assert f"{longer[SET]:.5f}" in str(choice)
+
+
+def test_a_kind_that_has_hardly_begun_to_learn_gets_a_second_chance() -> None:
+    # Knowing nothing scores 0.6931. At 0.6930 nothing was learned yet; at 0.6 it was, and too little.
+    for short, again in ((0.6930, True), (0.6, False)):
+        search = Scripted(
+            [lambda _: [SET]], constant({FIRST: 0.4, SET: short}), constant({FIRST: 0.35, SET: 0.3})
+        )
+        plan, choice = run(search)
+        assert bool(choice.longer) == again
+        assert plan == (SET if again else FIRST)
 
 
 @pytest.mark.parametrize(("behind", "again"), [(0.01, False), (0.0, False), (-0.01, True)])
 def test_networks_level_with_the_baseline_are_tried_at_length(behind: float, again: bool) -> None:
     # The baseline alone learned nothing. Better by less than chance, networks are not taken at once.
     noise = np.random.default_rng(1).normal(size=100)
-    plan, choice = Scripted(
+    search = Scripted(
         [lambda _: [SET]],
         lambda plan: np.full(100, 0.5) if plan == FIRST else 0.5 + behind + noise - noise.mean(),
         lambda plan: np.full(100, 0.5 if plan == FIRST else 0.4),
         lambda plan: plan == SET,
-    ).run(progress=False)
+    )
+    plan, choice = run(search)
     assert bool(choice.longer) == again
     assert plan == (SET if again else FIRST)
 
 
 def test_an_error_is_the_callers() -> None:
-    def run(plan: Plan) -> np.ndarray:
+    def costs(plan: Plan) -> np.ndarray:
         raise ZeroDivisionError("in a trial")
 
     with pytest.raises(ZeroDivisionError, match="in a trial"):
-        Scripted([lambda _: [SET]], run).run(progress=False)
+        Scripted([lambda _: [SET]], costs).run(progress=False)
 
 
 def test_the_table() -> None:

@@ -8,6 +8,10 @@ the truth. The same holds for a bias that falls as 1/n, since it is twice as lar
 Squared differences between halves and all are rough estimates, one for each held-out draw. `ErrorModel` is
 fitted to them, as a function of log K, of the jackknife error, and of how rare the data are. Where draws are
 few, all members know less in the same way: their spread does not show it, but the p-values of novelty do.
+
+Halves do not show what a kind of network can never learn. Two other witnesses do, and the squared errors grow
+until they agree with both: a network of another kind, trained on all draws (`Rival`), and what a small second
+network still finds in held-out draws (`SecondLook`).
 """
 
 import os
@@ -22,8 +26,11 @@ from scipy.special import softmax
 
 from evidencenet._common.progress import Progress
 from evidencenet.checks.range import validated_range
+from evidencenet.estimator.second_look import SecondLook
+from evidencenet.training.gaussians import Gaussians
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Trained
+from evidencenet.training.search import Rival
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 
@@ -41,8 +48,6 @@ _QUANTILES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 _SCATTER, _POWER_SCATTER = 2.0, 0.5
 # The least numbers of training draws, in all and of each model, that can be halved.
 _LEAST, _LEAST_OF_EACH = 64, 4
-# Ways to halve the draws for the baseline, which takes no time to fit. For networks there is one.
-_DIVISIONS = 6
 # At most this part of the difference between halves and all is put down to the halves having one member.
 _LARGEST_PART = 0.5
 # Standard error of log K if no difference between the models was found, times √n: half of the log K that
@@ -154,7 +159,15 @@ def can_be_halved(draws: Draws) -> bool:
 
 
 def learn_error_model(
-    net: Network, inputs: Inputs, trained: Trained, trainer: Trainer, *, seed: int, progress: bool
+    net: Network,
+    inputs: Inputs,
+    trained: Trained,
+    trainer: Trainer,
+    *,
+    rival: Rival | None = None,
+    second_look: SecondLook | None = None,
+    seed: int,
+    progress: bool,
 ) -> ErrorModel:
     """Learn the error of log K by training on halves of the draws.
 
@@ -166,6 +179,10 @@ def learn_error_model(
         All draws, and the ensemble that was trained on them.
     trainer
         Trains one network on each half.
+    rival
+        A network of another kind, trained on the same draws.
+    second_look
+        What a second network still finds in held-out draws.
     seed
         Seed of the halves.
     progress
@@ -175,6 +192,8 @@ def learn_error_model(
     x, model = draws.held_out_draws()
     log_k = draws.held_out_log_k(trained.log_odds)
     squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
+    costs = trained.costs[:, : len(model)].mean(axis=0)
+    squared = _witnessed(squared, log_k + draws.log_odds, costs, draws.log_odds, rival, second_look)
     # Where no difference was found, there may be one that is too small to be noticed.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))
     models = range(1, len(draws.counts))
@@ -196,7 +215,7 @@ def squared_errors(
     draws = inputs.draws
     n, members = len(draws.held_out_rows), len(trained.gain)
     if inputs.baseline is not None and not trained.gain.any():
-        return _squared_errors_of_baseline(inputs, seed, progress) + _undetected_square(trained, n)
+        return _squared_errors_of_baseline(inputs) + _undetected_square(trained, n)
     differences, baseline_differences = _differences_of_halves(inputs, trained, fit_one, seed, progress)
     uncorrected = _uncorrected_part(differences[..., 1:], baseline_differences[..., 1:])
     squared: np.ndarray = np.mean(np.square(differences - uncorrected * baseline_differences), axis=0)
@@ -209,7 +228,46 @@ def squared_errors(
         squared -= scatter * (min(1.0, _LARGEST_PART * usual / chance) if chance > 0 else 1.0)
     if uncorrected == 0:
         return squared
-    return squared + uncorrected**2 * _squared_errors_of_baseline(inputs, seed, progress)
+    return squared + uncorrected**2 * _squared_errors_of_baseline(inputs)
+
+
+def _witnessed(
+    squared: np.ndarray,
+    log_odds: np.ndarray,
+    costs: np.ndarray,
+    share_odds: np.ndarray,
+    rival: Rival | None,
+    second_look: SecondLook | None,
+) -> np.ndarray:
+    """Let squared errors grow until they agree with a rival and with a second look.
+
+    Errors e of log-odds cost half of their variance over the models, V(e), in nats: models are drawn with
+    their posterior probabilities. If the errors of two networks A and B are independent, V of their
+    difference is V(e_A) + V(e_B) on average, and B scores worse by half of V(e_B) − V(e_A). So V(e_A) is half
+    of V of the difference, less what B scores worse. A second network that gains g nats shows that V(e_A) is
+    at least 2g.
+    """
+    p = softmax(log_odds, axis=1)
+
+    def cost_of(square: np.ndarray) -> float:
+        """Mean over draws of V of errors with these squares, taken as independent between the models."""
+        return float(np.mean(np.sum((p * (1 - p) * square)[:, 1:], axis=1)))
+
+    witnessed, shape = 0.0, np.maximum(np.mean(squared), 0.0) * np.ones_like(squared)
+    if rival is not None:
+        difference = rival.log_k + share_odds - log_odds
+        mean = np.sum(p * difference, axis=1, keepdims=True)
+        variance = float(np.mean(np.sum(p * np.square(difference - mean), axis=1)))
+        worse = float(np.mean(rival.costs - costs))
+        witnessed = float(np.clip(variance / 2 - worse, 0.0, variance))
+        shape = np.square(difference)
+    if second_look is not None and 2 * second_look.certain > witnessed:
+        witnessed, shape = 2 * second_look.certain, np.ones_like(squared)
+    missing = witnessed - cost_of(squared)
+    if missing <= 0 or cost_of(shape) <= 0:
+        return squared
+    grown: np.ndarray = squared + shape * (missing / cost_of(shape))
+    return grown
 
 
 def _differences_of_halves(
@@ -241,25 +299,21 @@ def _differences_of_halves(
     return differences, baseline_differences
 
 
-def _squared_errors_of_baseline(inputs: Inputs, seed: int, progress: bool) -> np.ndarray:
+def _squared_errors_of_baseline(inputs: Inputs) -> np.ndarray:
     """Estimate squared errors of the baseline, (n, K).
 
     Only the scatter between halves counts. Halves find fewer directions in which the models differ, which is
     a bias that does not fall as 1/n. If they find no direction at all, the jackknife decides.
     """
     assert inputs.baseline is not None
-    x, squares = inputs.draws.held_out_draws()[0], []
-    with Progress("learning the error of Gaussians", _DIVISIONS, enabled=progress) as bar:
-        for i in range(_DIVISIONS):
-            log_k_of_halves = []
-            for half in inputs.draws.halves(seed + i):
-                half_inputs = prepare(half, inputs.plan)
-                assert half_inputs.baseline is not None
-                log_k_of_halves.append(half_inputs.baseline(half_inputs.scaling(x)))
-            squares.append(np.square(log_k_of_halves[0] - log_k_of_halves[1]) / 4)
-            bar.update(i + 1)
+    assert inputs.moments is not None
+    scaled = inputs.scaling(inputs.draws.held_out_draws()[0])
+    squares = [
+        np.square(Gaussians.fit(first)(scaled) - Gaussians.fit(second)(scaled)) / 4
+        for first, second in inputs.moments.halves()
+    ]
     scatter = np.mean(squares, axis=0)
-    scaled, models = inputs.scaling(x), range(scatter.shape[1])
+    models = range(scatter.shape[1])
     jackknife = np.stack([inputs.baseline.variance(scaled, k, 0) for k in models], axis=1)
     return max(scatter, jackknife, key=np.mean)
 

@@ -11,11 +11,11 @@ import numpy as np
 from evidencenet import losses, networks
 from evidencenet._common.arrays import map_arrays
 from evidencenet._common.versions import versions
-from evidencenet._common.warnings import log
 from evidencenet.checks.range import HeldOut
 from evidencenet.estimator.error import can_be_halved, learn_error_model
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import FITTING_DRAWS, REFERENCE_DRAWS, Novelty, Seen
+from evidencenet.estimator.second_look import look_again
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks import ensemble
 from evidencenet.simulation.dataset import Simulations
@@ -23,7 +23,7 @@ from evidencenet.training.checkpoint import fingerprint
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import Choice, Freedom, Search
+from evidencenet.training.search import Choice, Freedom, Search, natural
 from evidencenet.training.split import Augment, Draws
 from evidencenet.training.trainer import Trainer
 
@@ -109,11 +109,8 @@ def train(
     trainer = Trainer(losses.outputs(len(sims.names)), recipe or Recipe(), order_seed, weights_seed)
     draws = Draws.split(sims, trainer.recipe.held_out, augment, split_seed)
     freedom = Freedom.of(draws, network, loss, baseline, recipe)
-    if recipe is None:
-        plan, choice = Search(draws, trainer, freedom).run(progress=progress)
-        log.info("training %s, the best of %d tried on %d draws", plan, len(choice.trials), choice.draws)
-    else:
-        plan, choice = freedom.first_plan(losses.LPopExponential()), None
+    search = None if recipe is not None else Search(draws, trainer, freedom)
+    plan = search.run(progress=progress) if search else freedom.first_plan(losses.LPopExponential())
 
     # Fit.
     inputs = prepare(draws, plan)
@@ -122,10 +119,23 @@ def train(
     trained = trainer.fit(inputs, full_recipe, members, progress=progress, checkpoint=run)
 
     # Judge by the held-out draws, and learn the error.
-    net = _assembled(sims, inputs, trained, choice)
+    net = _assembled(sims, inputs, trained, search.choice if search else None)
     net = replace(net, made=_made(seed, augment, full_recipe))
     if learn_error and can_be_halved(draws):
-        error_model = learn_error_model(net, inputs, trained, trainer, seed=error_seed, progress=progress)
+        second_look = None
+        if search:
+            log_k, kinds = draws.held_out_log_k(trained.log_odds), natural(draws.example)
+            second_look = look_again(inputs, log_k, kinds, trainer, seed=error_seed)
+        error_model = learn_error_model(
+            net,
+            inputs,
+            trained,
+            trainer,
+            rival=search.rival if search else None,
+            second_look=second_look,
+            seed=error_seed,
+            progress=progress,
+        )
         net = replace(net, errors=error_model)
 
     # Put together.
@@ -157,7 +167,7 @@ def fit_novelty(inputs: Inputs, trained: Trained | EvidenceNetwork) -> Novelty |
         return Seen(x, hidden, draws.model[sample])
 
     return Novelty.fit(
-        inputs.moments,
+        None if inputs.moments is None else inputs.moments.of_all(),
         seen(draws.training_rows, FITTING_DRAWS),
         seen(draws.held_out_rows, REFERENCE_DRAWS),
     )

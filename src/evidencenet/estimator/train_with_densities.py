@@ -28,7 +28,6 @@ from evidencenet.estimator.densities import (
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.reference import Reference, refusal
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.training.gaussians import LARGEST, Moments
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import History
 from evidencenet.training.plan import Plan
@@ -135,11 +134,7 @@ class KnownDensities:
             np.flatnonzero(is_held_out),
             draws.augment,
         )
-        bare = replace(inputs, draws=all_draws, log_shares=None, baseline=None, moments=None)
-        if all_draws.features > LARGEST:
-            return bare
-        chunks = bare.source(Recipe(), 0).epoch(0)
-        return replace(bare, moments=Moments.of(chunks, len(all_draws.counts), 2)[0])
+        return replace(inputs, draws=all_draws, log_shares=None, baseline=None)
 
     def completed(self, net: EvidenceNetwork, draws: Draws) -> EvidenceNetwork:
         """Turn a network of the classes into one of the models; `draws` are those of all models."""

@@ -1,12 +1,12 @@
-"""Gaussians fitted to each model's draws: a first guess of the log-odds, for a network to correct.
+"""The Gaussian baseline: Gaussians fitted to each model's draws, a first guess that networks correct.
 
-Fitted to n draws in d dimensions, the ratio of two Gaussians is exact where the models are linear and
-Gaussian, but each of its ~d² numbers carries an error of order 1/√n. So only those directions are kept in
-which a model differs from the others by more than noise could make it: the edge of the spectrum of pure noise
-is known from the theory of random matrices (Marchenko & Pastur 1967).
+The ratio of two Gaussians, fitted to n draws in d dimensions, is exact if the models are linear and Gaussian.
+But each of its ~d² numbers has an error of order 1/√n. So only those directions are kept in which a model
+differs from the others by more than noise alone would: the edge of the spectrum of pure noise is known from
+the theory of random matrices (Marchenko & Pastur 1967).
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,9 +16,15 @@ from evidencenet._common.arrays import Data, arrays_of
 from evidencenet.training.batches import Chunk
 
 _BLOCK_ROWS = 20_000
-# Above this many numbers in a draw, covariances take too long to compare and too much room in a file.
+# Random parts of the draws: left out in turn for the jackknife, and put together to halves.
+_PARTS = 8
+# The seven affine planes of {0, 1}³ through 0: the ways to halve eight parts that treat all pairs alike.
+_HALVES = tuple(
+    frozenset(i for i in range(_PARTS) if (i & plane).bit_count() % 2 == 0) for plane in range(1, _PARTS)
+)
+# With more numbers in a draw, covariances take too long to compare and too much space in a file.
 LARGEST = 600
-# Directions whose variance is a smaller part of the largest do not vary, but for rounding.
+# Directions whose variance is below this part of the largest do not vary, except for rounding.
 SMALLEST = 1e-6
 
 
@@ -41,26 +47,53 @@ class Moments:
     covariance: np.ndarray
 
     @staticmethod
-    def of(chunks: Iterable[Chunk], models: int, folds: int) -> "tuple[Moments, list[Moments]]":
-        """Gather the moments of chunks of scaled draws: of all, and of all but each of `folds` parts."""
+    def of(chunks: Iterable[Chunk], models: int) -> "PartialMoments":
+        """Gather the moments of chunks of scaled draws, in one pass, for each of eight random parts."""
         parts: list[_Sums] = []
         blocks = 0
         for chunk in chunks:
             x = flat(chunk.x, axes=2)
-            parts = parts or [_Sums(models, x.shape[1]) for _ in range(folds)]
+            parts = parts or [_Sums(models, x.shape[1]) for _ in range(_PARTS)]
             label, weight = np.ravel(chunk.label), np.ravel(chunk.weight)
-            size = min(_BLOCK_ROWS, -(-len(x) // folds))
+            size = min(_BLOCK_ROWS, -(-len(x) // _PARTS))
             for start in range(0, len(x), size):
                 rows = slice(start, start + size)
-                parts[blocks % folds].add(x[rows], label[rows], weight[rows])
+                parts[blocks % _PARTS].add(x[rows], label[rows], weight[rows])
                 blocks += 1
-        every = range(folds)
-        left_out = [_moments([parts[j] for j in every if j != i]) for i in every]
-        return _moments(parts), left_out
+        return PartialMoments(tuple(parts))
+
+
+@dataclass(frozen=True, eq=False)
+class PartialMoments:
+    """Sums over each of eight random parts of the draws: moments of all, and of any of the parts."""
+
+    parts: "tuple[_Sums, ...]"
+
+    def of_all(self) -> Moments:
+        """Moments of all draws."""
+        return _moments(self.parts)
+
+    def leaving_one_out(self) -> list[Moments]:
+        """Moments of all draws but those of each part, for a jackknife."""
+        return [_moments([*self.parts[:i], *self.parts[i + 1 :]]) for i in range(len(self.parts))]
+
+    def halves(self) -> list[tuple[Moments, Moments]]:
+        """Moments of the two halves of the draws, for several ways to halve them: four parts against four.
+
+        Seven of the 35 ways are balanced: two parts are in the same half in three of these, whichever two.
+        """
+        everyone = set(range(_PARTS))
+        return [
+            (
+                _moments([self.parts[i] for i in sorted(half)]),
+                _moments([self.parts[i] for i in sorted(everyone - half)]),
+            )
+            for half in _HALVES
+        ]
 
 
 def flat(x: Data, axes: int = 1) -> np.ndarray:
-    """All numbers of each draw in a row, (n, d); the first `axes` axes count the draws."""
+    """Flatten each draw to one row of numbers, (n, d); the first `axes` axes count the draws."""
     parts = [np.reshape(array, (np.prod(array.shape[:axes], dtype=int), -1)) for array in arrays_of(x)]
     return parts[0] if len(parts) == 1 else np.concatenate([p.astype(np.float32) for p in parts], axis=1)
 
@@ -71,13 +104,13 @@ def covariance(x: Data) -> np.ndarray:
 
 
 def inverse_root(matrix: np.ndarray) -> np.ndarray:
-    """Inverse square root of a covariance; directions in which nothing varies are left out."""
+    """Inverse square root of a covariance, without directions in which nothing varies."""
     value, vector = np.linalg.eigh(matrix)
     keep = value > max(SMALLEST * value[-1], 1e-300)
     return (vector[:, keep] / np.sqrt(value[keep])) @ vector[:, keep].T
 
 
-def _moments(parts: "list[_Sums]") -> Moments:
+def _moments(parts: "Sequence[_Sums]") -> Moments:
     total, squares, first, second = (
         sum(getattr(part, name) for part in parts) for name in ("total", "squares", "first", "second")
     )
@@ -96,13 +129,13 @@ class _Sums:
 
     def add(self, x: np.ndarray, label: np.ndarray, weight: np.ndarray) -> None:
         for k in range(len(self.total)):
-            mine = label == k
-            w, part = weight[mine].astype(np.float32), x[mine]
+            of_model = label == k
+            w, part = weight[of_model].astype(np.float32), x[of_model]
             weighted = part * w[:, None]
             self.total[k] += w.sum(dtype=np.float64)
             self.squares[k] += np.square(w, dtype=np.float64).sum()
             self.first[k] += weighted.sum(axis=0, dtype=np.float64)
-            # Single precision is ample for scaled numbers in blocks; the sums over blocks are double.
+            # Single precision is enough for scaled numbers in a block. The sums over blocks are double.
             self.second[k] += weighted.T @ part
 
 
@@ -144,10 +177,10 @@ class Gaussians:
             edge = 2 * np.sqrt(dim * noise) + dim * noise
             keep = (np.abs(value - 1) > 1.1 * edge) & (value > 1e-6)
             value, vector = value[keep], vector[:, keep]
-            # James & Stein's shrinkage leaves nothing of a difference of means that noise could make.
+            # James & Stein's shrinkage removes differences of means that noise alone could make.
             shift = whiten @ (moments.mean[k] - centre)
             shift *= max(0.0, 1 - max(dim - 2, 1) * noise / max(shift @ shift, 1e-300))
-            # With y the whitened x and −½|y|², which all models share, left out:
+            # With y the whitened x, and without −½|y|², which all models share:
             # log q_k = −½ log det − ½|shift|² + y·shift − ½ Σ_i excess_i ((y − shift)·vector_i)².
             excess, along = 1 / value - 1, vector.T @ whiten
             at = along @ centre + vector.T @ shift
@@ -160,7 +193,7 @@ class Gaussians:
 
     def __call__(self, x: Data) -> np.ndarray:
         """Log density ratios against model 0 of a batch of scaled draws, (n, K)."""
-        # Scaled numbers are of order one, so single precision is off by 1e-6 of a log ratio at most.
+        # Scaled numbers are of order one, so single precision changes a log ratio by 1e-6 at most.
         along = flat(x) @ self._projection
         r = len(self.direction)
         table = np.square(along[:, :r], dtype=np.float64) @ self.curvature + along[:, r:] + self.constant
@@ -173,7 +206,7 @@ class Gaussians:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Gaussians fitted to all training draws, and to all but one part of them, for their error.
+    """Gaussians fitted to all training draws, and to all but one part of them, for the jackknife error.
 
     Parameters
     ----------
@@ -186,12 +219,17 @@ class Baseline:
     full: Gaussians
     folds: tuple[Gaussians, ...]
 
+    @staticmethod
+    def fit(moments: PartialMoments) -> "Baseline":
+        """Fit to the moments of scaled training draws."""
+        return Baseline(Gaussians.fit(moments.of_all()), tuple(map(Gaussians.fit, moments.leaving_one_out())))
+
     def __call__(self, x: Data) -> np.ndarray:
         """Log density ratios against model 0 of a batch of scaled draws, (n, K)."""
         return self.full(x)
 
     def variance(self, x: Data, above: int, below: int) -> np.ndarray:
-        """Jackknife variance of the log density ratio of two models, (n,), for so many training draws."""
+        """Jackknife variance of the log density ratio of two models, (n,)."""
         tables = np.stack([fold(x) for fold in self.folds])
         ratio = tables[:, :, above] - tables[:, :, below]
         return (len(self.folds) - 1) * ratio.var(axis=0)

@@ -1,13 +1,21 @@
 """Turn draws into the inputs of the networks: scaled, augmented, with log-odds that are known beforehand."""
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
 from evidencenet.training.batches import Chunk, Shuffled, in_blocks
-from evidencenet.training.gaussians import LARGEST, Baseline, Gaussians, Moments, covariance, inverse_root
+from evidencenet.training.gaussians import (
+    LARGEST,
+    Baseline,
+    Moments,
+    PartialMoments,
+    covariance,
+    inverse_root,
+)
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.scaling import Scaling
@@ -15,8 +23,6 @@ from evidencenet.training.split import Draws, augmented
 
 # Held-out draws are judged in blocks of this many, so that memory stays bounded.
 _HELD_OUT_BLOCK = 5_000
-# Parts of the training draws that are left out in turn, for the jackknife error of the baseline.
-_FOLDS = 8
 # Mean and spread of the data are then known to a few parts in a thousand, which is enough.
 _SCALING_DRAWS = 100_000
 
@@ -33,8 +39,6 @@ class Inputs:
         How the data are scaled.
     log_shares
         The training shares, shape (K,); None if the loss takes no offset.
-    moments
-        Of each model's scaled training draws; None if a draw has too many numbers.
     baseline
         The Gaussian baseline that the networks correct; None if the plan has none.
     """
@@ -43,8 +47,14 @@ class Inputs:
     plan: Plan
     scaling: Scaling
     log_shares: np.ndarray | None
-    moments: Moments | None
-    baseline: Baseline | None
+    baseline: Baseline | None = None
+
+    @cached_property
+    def moments(self) -> PartialMoments | None:
+        """Moments of each model's scaled training draws; None if a draw has too many numbers."""
+        if self.draws.features > LARGEST:
+            return None
+        return Moments.of(self.source(Recipe(), 0).epoch(0), len(self.draws.counts))
 
     def source(self, recipe: Recipe, seed: int) -> Shuffled:
         """Training draws in minibatches."""
@@ -88,9 +98,10 @@ def prepare(draws: Draws, plan: Plan) -> Inputs:
         root = inverse_root(covariance(scaling(sample)))
         scaling = replace(scaling, whitening=root.astype(np.float32))
     log_shares = None if isinstance(plan.loss, losses.Asymmetric) else draws.log_shares
-    inputs = Inputs(draws, plan, scaling, log_shares, None, None)
-    if draws.features > LARGEST:
-        return inputs
-    moments, left_out = Moments.of(inputs.source(Recipe(), 0).epoch(0), len(draws.counts), _FOLDS)
-    gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
-    return replace(inputs, moments=moments, baseline=gaussians if plan.baseline else None)
+    bare = Inputs(draws, plan, scaling, log_shares)
+    if not plan.baseline or bare.moments is None:
+        return bare
+    inputs = replace(bare, baseline=Baseline.fit(bare.moments))
+    # The data are scaled alike with and without the baseline, so their moments need no second pass.
+    vars(inputs)["moments"] = bare.moments
+    return inputs

@@ -10,8 +10,8 @@ import optax
 
 from evidencenet import networks
 
-# Draws that a member sees in all, however few there are, if no number of epochs is named; and the arithmetic
-# that this may take, bytes moved included: half a minute or so on one core.
+# If no number of epochs is named, a member sees this many draws in all, each several times if there are few;
+# and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
 _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
 
@@ -23,8 +23,8 @@ class Recipe:
     Parameters
     ----------
     epochs
-        Times that all training draws are seen; None chooses by the number of draws, so that small
-        sets are seen more often.
+        How often all training draws are seen. None chooses by the number of draws: the fewer there are, the
+        more often they are seen.
     batch
         Draws in a minibatch; None is a 400th of the training draws, an 800th for networks of sets and
         tables, between 32 and 1000.
@@ -35,14 +35,15 @@ class Recipe:
         ``"exponential"``: down by a factor of 0.95 in 5000 steps, as in the paper.
     weight_decay
         Of weight matrices, decoupled from the gradient (AdamW). None is 0.1 for networks with a weight for
-        each place of a draw, and 0.01 for those that use the same ones in all places, which overfit less.
+        each place of a draw, and 0.01 for networks that use the same weights in all places: these overfit
+        less.
     clip
         Largest norm of a gradient; None does not clip.
     average
-        The weights that are judged and kept are averaged over so many of the last epochs, each step fading
-        exponentially; 0 keeps those of the last step.
+        The weights that are judged and kept are an exponential average over this many epochs. 0 keeps the
+        weights of the last step.
     patience
-        A member stops after so many epochs without a better held-out score.
+        A member stops after this many epochs without a better held-out score.
     held_out
         Fraction of the draws kept for early stopping, at most 50,000 of them.
     network
@@ -111,7 +112,7 @@ class Recipe:
         shared: bool = False,
         exchangeable: bool = False,
     ) -> "Recipe":
-        """Fill in what was left to the number of training draws, and to the network.
+        """Fill in what was left open: by the number of training draws, and by the network.
 
         Parameters
         ----------
@@ -122,16 +123,16 @@ class Recipe:
         most
             Arithmetic that one member may take, if no number of epochs was named.
         fewest
-            Epochs whatever they take, if no number of them was named.
+            Epochs that are trained whatever they take, if no number of epochs was named.
         shared
             Whether the network uses the same weights in all places of a draw.
         exchangeable
-            Whether places may also change without a change of its answer.
+            Whether the order of the places means nothing to the network.
         """
         batch = self.batch or int(np.clip(n // (800 if exchangeable else 400), 32, 1000))
         if n < batch:
             raise ValueError(
-                f"{n} draws are left for training, less than one batch of {batch}. Simulate more "
+                f"{n} draws are left for training, fewer than one batch of {batch}. Simulate more "
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
@@ -140,7 +141,7 @@ class Recipe:
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
 
     def optimiser(self, steps: int) -> optax.GradientTransformation:
-        """Make the optimiser for so many steps in all."""
+        """Make the optimiser for this many steps in all."""
         rate: Any
         if self.schedule == "cosine":
             warm_up = max(1, steps // 20)
@@ -150,6 +151,6 @@ class Recipe:
         else:
             rate = optax.exponential_decay(self.learning_rate, 5000, 0.95)
         clip = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
-        # Only matrices decay: to shrink a bias or a scale of normalisation regularises nothing.
+        # Only matrices decay: shrinking a bias or a scale of normalisation does not regularise.
         matrices = partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
         return optax.chain(*clip, optax.adamw(rate, weight_decay=self.weight_decay or 0.0, mask=matrices))
