@@ -1,5 +1,6 @@
 """Files of named arrays and JSON: what is written comes back, and nothing else is accepted."""
 
+import errno
 import json
 import pickle
 from pathlib import Path
@@ -135,13 +136,16 @@ def test_a_full_disk_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
     path = written(tmp_path)
     before = path.read_bytes()
 
-    def half(arrays: object, partial: Path, **options: object) -> None:
-        Path(partial).write_bytes(b"half of it")
-        raise OSError("no space left on device")
+    def half(partial: Path, content: bytes) -> None:
+        with partial.open("wb") as file:
+            file.write(content[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("safetensors.numpy.save_file", half)
-    with pytest.raises(OSError, match="no space left"):
+    monkeypatch.setattr(Path, "write_bytes", half)
+    with pytest.raises(OSError, match=r"some\.evnet: the disk is full.*needs about 0\.0 MB.*are free") as e:
         files.write(path, "network", {}, {"a": np.ones(1)})
+    assert e.value.errno == errno.ENOSPC
+    monkeypatch.undo()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
 

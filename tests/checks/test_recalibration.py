@@ -11,7 +11,6 @@ import pytest
 
 import evidencenet as en
 from conftest import Case, draws, rms
-from evidencenet._common import files
 from evidencenet.checks.range import HeldOut
 from evidencenet.checks.recalibration import Recalibration, fit
 
@@ -203,22 +202,6 @@ def test_save_and_load(series: Case, mended: en.EvidenceNetwork, tmp_path: Path)
     assert repr(back) == repr(mended)
     assert [step.draws for step in back.recalibration] == [0, 20_000]
     assert back.recalibration[1].gain == mended.recalibration[1].gain
-
-
-def test_files_of_the_first_format_still_load(
-    series: Case, mended: en.EvidenceNetwork, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "FORMAT", 1)
-        series.net.save(tmp_path / "old")
-    back = en.load(tmp_path / "old")
-    assert back.recalibration == ()
-    np.testing.assert_array_equal(back.members(series.fresh.x), series.net.members(series.fresh.x))
-    # One that was recalibrated would be misread by a version that knows the first format only.
-    mended.save(tmp_path / "new")
-    monkeypatch.setattr(files, "FORMAT", 1)
-    with pytest.raises(files.FileError, match=r"reads formats up to 1\. Update"):
-        en.load(tmp_path / "new")
 
 
 @pytest.mark.parametrize("sims", [None, 3, np.zeros((10, 20))], ids=["None", "number", "array"])

@@ -14,7 +14,6 @@ from scipy import stats
 
 import evidencenet as en
 from conftest import Case, draws
-from evidencenet._common import files
 from evidencenet._common.arrays import Data, map_arrays
 from evidencenet.estimator.novelty import Novelty, Seen
 from evidencenet.networks import ensemble
@@ -325,28 +324,6 @@ def test_it_is_saved(cloud: Case, tmp_path: Path) -> None:
         np.testing.assert_array_equal(*(getattr(net.novelty, item.name) for net in (cloud.net, back)))
     x = cloud.fresh.x
     np.testing.assert_array_equal(back.novelty_p_value(x), cloud.net.novelty_p_value(x))
-
-
-@pytest.mark.parametrize("number", [1, 2])
-def test_older_files_rank_the_distance_in_the_data(
-    small: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    novelty, x = small.net.novelty, small.net.scaling(small.fresh.x)
-    assert novelty is not None
-    old = replace(novelty, hidden_mean=None, hidden_whiten=None, levels=None)
-    out, model = old.outlyingness(x), small.fresh.model
-    sets = [np.sort(out[model == k, k]) for k in (0, 1)]
-    old = replace(old, reference=np.concatenate(sets), counts=np.bincount(model))
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "FORMAT", number)
-        replace(small.net, novelty=old).save(tmp_path / "old")
-    names = files.read(tmp_path / "old", "network")[1]
-    assert {name for name in names if name.startswith("novelty/")} == {
-        f"novelty/{name}" for name in ("mean", "whiten", "reference", "counts")
-    }
-    back = en.load(tmp_path / "old")
-    np.testing.assert_array_equal(back.novelty_p_value(small.fresh.x), old.p_value(x))
-    assert np.all(back.compare(np.full(5, 1e6)).novelty == 1 / (1 + old.counts))
 
 
 @pytest.mark.parametrize("name", CASES)

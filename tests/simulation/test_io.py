@@ -137,9 +137,9 @@ def test_what_a_file_cannot_keep_is_refused_before_anything_is_written(tmp_path:
             TypeError, match=r"draws\..*: parameters/1 holds values of type <U4; wanted numbers"
         ):
             text.write(path)
-    with pytest.raises(ValueError, match=r"suffix '\.npy' how to write .*no room for labels\); wanted \.npz"):
+    with pytest.raises(ValueError, match=r"'\.npy' does not say how .*no room for labels\); wanted \.npz"):
         plain.write(tmp_path / "draws.npy")
-    with pytest.raises(ValueError, match="cannot tell from the suffix ''"):
+    with pytest.raises(ValueError, match="the suffix '' does not say how to write"):
         plain.write(tmp_path / "draws")
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         plain.write(tmp_path / "none" / "draws.npz")
@@ -216,7 +216,7 @@ def test_arrays_with_labels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(named.model, np.array([1, 0, 2])[MODEL])
     same(named.parameters, (None, np.arange(2), {"phase": np.arange(2.0)}))
 
-    group = zarr.open_group(tmp_path / "d.zarr", mode="w", zarr_format=2)
+    group = zarr.open_group(tmp_path / "d.zarr", mode="w")
     group["model"], group["x"] = MODEL.astype(float), X
     group["parameters"] = np.arange(6)
     stored: Any = Simulations.read(tmp_path / "d.zarr")
@@ -370,7 +370,7 @@ def test_rows_that_are_not_finite_are_failed_draws(tmp_path: Path) -> None:
     model, theta = np.arange(200) % 2, np.arange(200.0)
     x[[3, 10, 11], [0, 1, 2]] = np.nan, np.inf, -np.inf
     np.savez(tmp_path / "a.npz", x=x, model=model, failed=[5, 0], parameters=theta, log_weight=theta)
-    with pytest.warns(FailedDrawsWarning, match=r"3 rows .* draws: 1 of 'M0', 2 of 'M1'\. The part of draws"):
+    with pytest.warns(FailedDrawsWarning, match=r"3 rows .*: 1 of 'M0', 2 of 'M1'\. The fraction of draws"):
         sims: Any = Simulations.read(tmp_path / "a.npz")
     good = np.delete(np.arange(200), [3, 10, 11])
     np.testing.assert_array_equal(sims.x, x[good])
@@ -433,27 +433,27 @@ BAD = {
     "no rows": (text("model,x\n"), "has no rows of numbers"),
     "empty text": (text(""), "is empty; wanted one row of numbers for each draw"),
     "only comments": (text("# a\n\n#b\n"), "is empty"),
-    "no header": (text("1,2,3\n4,5,6\n"), "not said which model .*: it has no first line with the names"),
-    "no label": (text("a,b\n1,2\n"), "not said which model .*: it has a, b. Wanted a label called 'model'"),
-    "two labels": (text("model,label,x\n0,0,1\n"), "has both 'model' and 'label'; leave out"),
+    "no header": (text("1,2,3\n4,5,6\n"), "no model labels: it has no first line with the names"),
+    "no label": (text("a,b\n1,2\n"), "no model labels: it has a, b. Wanted a label called 'model'"),
+    "two labels": (text("model,label,x\n0,0,1\n"), "has both 'model' and 'label'; remove the one"),
     "only labels": (text("model,log_weight\n0,1\n"), "has no columns of data, only model, log_weight"),
     "index": (text(",model,x\n0,0,1\n1,1,1\n"), r"column 1 has no name\..*index=False"),
     "row names": (text("model,x\n1,0,1\n2,1,1\n"), "names 2 columns, but its rows have 3"),
     "same name": (text("model,x,x\n0,1,2\n"), "two columns called 'x'"),
     "comma": (
         text("model;x\n0;1,5\n"),
-        r"a\.csv, line 2, column 2: '1,5' is no number; wanted numbers with a decimal point",
+        r"a\.csv, line 2, column 2: '1,5' is not a number; wanted numbers with a decimal point",
     ),
-    "gap": (text("model,x\n0,\n1,2\n"), "line 2, column 2: '' is no number; .*nan where a draw failed"),
+    "gap": (text("model,x\n0,\n1,2\n"), "line 2, column 2: '' is not a number; .*nan where a draw failed"),
     "ragged": (
         text("model,x\n0,1\n1,2,3\n"),
-        "line 3: 3 columns, where there were 2 before; wanted .* as many in each row",
+        "line 3: 3 columns, but 2 in the lines before; wanted .* as many in each row",
     ),
     "half a label": (text("model,x\n0.5,1\n1,2\n"), "^$"),
     "gap in labels": (text("model,x\n0,1\n2,2\n2,3\n"), r"a\.csv: model 'M1' has no draws"),
     "negative": (text("model,x\n-1,1\n0,2\n"), r"a\.csv: labels must be 0, 1, \.\.\."),
     "not text": (("a.csv", b"\xff\xfe\x00\x01"), "cannot be read: .*UnicodeDecodeError"),
-    "empty npz": (("a.npz", b""), r"cannot be read: it is empty, cut short.*\(EOFError"),
+    "empty npz": (("a.npz", b""), r"cannot be read: it is empty, cut short.*\(BadZipFile"),
     "foreign npz": (("a.npz", b"once upon a time"), "cannot be read"),
     "foreign h5": (("a.h5", b"once upon a time"), r"cannot be read: .*\(OSError"),
     "foreign parquet": (("a.parquet", b"once upon a time"), r"cannot be read: .*\(ArrowInvalid"),
@@ -497,7 +497,7 @@ def test_a_damaged_folder(tmp_path: Path) -> None:
         Simulations.read(path)
     shutil.rmtree(path / "model")
     piece.write_bytes(content)
-    with pytest.raises(FileError, match=r"draws\.zarr: its description lacks 'model'"):
+    with pytest.raises(FileError, match=r"draws\.zarr is damaged: its content does not match its checksum"):
         Simulations.read(path)
 
 
@@ -543,7 +543,7 @@ def test_bad_paths(tmp_path: Path) -> None:
     given = [np.zeros(3)]
     with pytest.raises(TypeError, match="a file is given by its path, not by a ndarray"):
         Simulations.read(given)
-    with pytest.raises(ValueError, match=r"suffix '\.fits' what a\.fits is; wanted \.npy, \.npz"):
+    with pytest.raises(ValueError, match=r"'\.fits' does not say what a\.fits is; wanted \.npy, \.npz"):
         Simulations.read("a.fits")
     for name in ("a.npz", "a.csv", "a.zarr"):
         with pytest.raises(FileNotFoundError, match="there is no file"):
@@ -559,7 +559,7 @@ def test_a_file_of_the_future(tmp_path: Path) -> None:
     vectors().write(tmp_path / "a.csv")
     later = (tmp_path / "a.csv").read_text().replace('"format": 1', '"format": 99')
     (tmp_path / "a.csv").write_text(later)
-    with pytest.raises(FileError, match=r"\(format 99 of draws\); this is .* pip install -U evidencenet"):
+    with pytest.raises(FileError, match=r"\(file format 99\); this is .* pip install -U evidencenet"):
         Simulations.read(tmp_path / "a.csv")
 
 

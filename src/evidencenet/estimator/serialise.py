@@ -1,8 +1,13 @@
-"""Save an `EvidenceNetwork` to one file, and load it again."""
+"""Save an `EvidenceNetwork` to one file, and load it again.
+
+The file holds arrays, and a description in JSON of how they are put together. A network is built from the
+description and filled with the arrays; functions of the user's are not in the file and must be given again.
+"""
 
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -20,12 +25,13 @@ from evidencenet.estimator.novelty import Novelty
 from evidencenet.estimator.reference import Component, Reference
 from evidencenet.networks import ensemble
 from evidencenet.simulation.model import Model
+from evidencenet.training import checkpoint
 from evidencenet.training.gaussians import Baseline, Gaussians
 from evidencenet.training.loop import History
 from evidencenet.training.scaling import Scaling
 from evidencenet.training.search import Choice, Trial
 
-# Records that consist of arrays and numbers alone, by the name of their field in the network.
+# Records of arrays and numbers only, by the name of their field in the network.
 _RECORDS: dict[str, Any] = {
     "history": History,
     "held_out": HeldOut,
@@ -35,25 +41,41 @@ _RECORDS: dict[str, Any] = {
 
 
 def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
-    """Write a network to one file."""
-    files.write(path, "network", *packed(net))
+    """Write a network to one file; the checkpoint of its training, if there is one, is removed after that.
+
+    Raises
+    ------
+    OSError
+        The file cannot be written, for instance because the disk is full. An old file and the checkpoint are
+        unchanged.
+    """
+    kept = getattr(net, "checkpoint", None)
+    try:
+        files.write(path, "network", *packed(net))
+    except OSError as error:
+        if kept is None or not Path(kept).exists():
+            raise
+        text = f"{error.strerror or error} The training is kept in {kept}: the same call of train returns it."
+        raise type(error)(error.errno, text) from error
+    if kept is not None:
+        checkpoint.remove(kept)
 
 
 def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """Take a network apart into what JSON can say, and arrays by name."""
+    """Take a network apart into a description for JSON, and arrays by name."""
     arrays = {f"scaling/{name}": array for name, array in net.scaling.arrays().items()}
     for i, leaf in enumerate(_leaves(net.networks, net.states)):
         arrays[f"members/{i:04d}"] = np.asarray(leaf)
     for name in ("gain", "log_prior", "log_valid", "log_valid_error"):
         arrays[name] = getattr(net, name)
     for name in _RECORDS:
-        found = getattr(net, name)
-        if found is not None:
-            known = {key: value for key, value in fields_of(found).items() if value is not None}
-            arrays |= {f"{name}/{key}": np.asarray(value) for key, value in known.items()}
+        part = getattr(net, name)
+        if part is not None:
+            values = {key: value for key, value in fields_of(part).items() if value is not None}
+            arrays |= {f"{name}/{key}": np.asarray(value) for key, value in values.items()}
     if net.baseline is not None:
-        for i, part in enumerate((net.baseline.full, *net.baseline.folds)):
-            arrays |= {f"baseline/{i}/{key}": value for key, value in fields_of(part).items()}
+        for i, gaussians in enumerate((net.baseline.full, *net.baseline.folds)):
+            arrays |= {f"baseline/{i}/{key}": value for key, value in fields_of(gaussians).items()}
     for i, step in enumerate(net.recalibration):
         arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in fields_of(step).items()}
     if net.densities is not None:
@@ -66,7 +88,7 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         "squash": net.scaling.squash,
         "loss": losses.to_dict(net.loss),
         "architecture": networks.to_dict(net.architecture),
-        "choice": None if net.choice is None else _choice(net.choice),
+        "choice": None if net.choice is None else _choice_to_dict(net.choice),
         "made": net.made,
     }
     return about, arrays
@@ -86,11 +108,11 @@ def load(
     path
         The file.
     network, loss
-        Only for a network trained with your own architecture or loss, which the file cannot hold: the same
-        that was given to `train`.
+        Only for a network trained with your own architecture or loss, which the file cannot hold: give what
+        was given to `train`.
     models
-        Only for a network of models with a `log_density`, which is a function that the file cannot hold: the
-        models that were simulated, or those of them that have one.
+        Only for a network of models with a `log_density`, which is a function that the file cannot hold: give
+        the models that were simulated, or those of them that have one.
 
     Returns
     -------
@@ -101,17 +123,19 @@ def load(
     FileNotFoundError
         There is no such file.
     evidencenet._common.files.FileError
-        The file is damaged, is not a network, or was written by a newer version.
+        The file is damaged (its checksum is compared), is not a network, or was written by a newer version.
 
     Examples
     --------
     >>> net = load("trend.evnet")  # doctest: +SKIP
     """
     about, arrays = files.read(path, "network")
-    try:
-        net = unpacked(about, arrays, network, loss)
-    except (KeyError, IndexError) as error:
-        raise files.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
+    _check_functions(about, network, loss)
+    with files.readable(Path(path)):
+        try:
+            net = unpacked(about, arrays, network, loss)
+        except (KeyError, IndexError) as error:
+            raise files.FileError(f"{path} is incomplete: it lacks {error}. Make it again.") from error
     if net.densities is None or not models:
         return net
     return replace(net, densities=net.densities.with_functions(models))
@@ -130,7 +154,7 @@ def unpacked(
     keys = tuple(example) if isinstance(example, dict) else None
     densities = _densities(about, keys, under(arrays, "densities"))
     classes = len(names) if densities is None else 1 + max(densities.classes)
-    # Where all densities are known there are no networks.
+    # If all densities are known, there are no networks.
     members, states = None, None
     if densities is None or not all(densities.known):
         members, states = _members(architecture, example, losses.outputs(classes), arrays)
@@ -148,25 +172,17 @@ def unpacked(
         gain=arrays["gain"],
         log_prior=arrays["log_prior"],
         log_valid=arrays["log_valid"],
-        # Older files do not have it.
-        log_valid_error=arrays.get("log_valid_error", np.zeros(len(names))),
-        choice=choice
-        and Choice(
-            _trials(choice["trials"]),
-            choice["taken"],
-            choice["draws"],
-            _trials(choice.get("longer", [])),
-        ),
-        # Files of the first format have none.
+        log_valid_error=arrays["log_valid_error"],
+        choice=None if choice is None else _choice_from_dict(choice),
         recalibration=tuple(record(Recalibration, part) for part in parts_of(under(arrays, "recalibration"))),
         densities=densities,
-        made=about.get("made", {}),
+        made=about["made"],
         **records,
     )
 
 
 def _density_arrays(densities: Densities) -> dict[str, np.ndarray]:
-    """Name all that a file can hold of known densities."""
+    """Return by name what a file can hold of known densities: everything but the functions."""
     examples = densities.examples if isinstance(densities.examples, dict) else {"": densities.examples}
     arrays = {f"examples/{key}": array for key, array in examples.items()}
     arrays |= {"values": densities.values, "log_shares": densities.log_shares}
@@ -179,8 +195,7 @@ def _density_arrays(densities: Densities) -> dict[str, np.ndarray]:
 def _densities(
     about: dict[str, Any], keys: tuple[str, ...] | None, arrays: dict[str, np.ndarray]
 ) -> Densities | None:
-    # Files of the first formats have none.
-    if about.get("known") is None:
+    if about["known"] is None:
         return None
     examples = under(arrays, "examples")
     parts = [record(Component, part) for part in parts_of(under(arrays, "reference"))]
@@ -200,16 +215,17 @@ def _densities(
 def _members(
     architecture: networks.Architecture, example: Any, outputs: int, arrays: dict[str, np.ndarray]
 ) -> tuple[Any, Any]:
-    """Build a network of the architecture, and put the saved weights of all members in its place."""
+    """Build a network of the architecture, and replace its weights by the saved ones of all members."""
+    saved = [array for _, array in sorted(under(arrays, "members").items())]
+    _check_sizes(architecture, saved)
     scaled = jax.tree.map(lambda a: a if a.dtype == bool else a.astype(np.float32), example)
     network, state = ensemble.initialise(architecture, scaled, outputs, key=jax.random.key(0))
     weights, fixed = eqx.partition(network, eqx.is_inexact_array)
     wanted, structure = jax.tree.flatten((weights, state))
-    saved = [array for _, array in sorted(under(arrays, "members").items())]
     if [array.shape[1:] for array in saved] != [np.shape(leaf) for leaf in wanted]:
         raise files.FileError(
-            "the network in the file has other layers than the architecture it is to be loaded into. "
-            "Pass the same network= that was given to train."
+            "the network in the file has other layers than its architecture. Pass the same network= that was "
+            "given to train."
         )
     weights, states = jax.tree.unflatten(structure, saved)
     return eqx.combine(weights, fixed), states
@@ -219,16 +235,51 @@ def _leaves(members: Any, states: Any) -> list[Any]:
     return jax.tree.leaves((eqx.filter(members, eqx.is_inexact_array), states))
 
 
-def _choice(choice: Choice) -> dict[str, Any]:
+def _check_sizes(architecture: Any, saved: Sequence[np.ndarray]) -> None:
+    """Refuse a description of a network that is far larger than the saved weights, before it is built."""
+    weights = sum(array.size for array in saved)
+    numbers = [number for number in _integers(networks.to_dict(architecture)) if number > 0]
+    # A layer of n units that is fed by one of n units has n² weights. The first number is what 80 MB hold.
+    if max(numbers, default=0) ** 2 > max(1e7, 100 * weights) or weights == 0:
+        raise files.FileError(
+            f"it describes a network with layers of up to {max(numbers, default=0):,} units, but holds only "
+            f"{weights:,} weights"
+        )
+
+
+def _integers(value: Any) -> list[int]:
+    if isinstance(value, dict | list | tuple):
+        parts = value.values() if isinstance(value, dict) else value
+        return [number for part in parts for number in _integers(part)]
+    return [value] if type(value) is int else []
+
+
+def _check_functions(
+    about: dict[str, Any], network: networks.Architecture | None, loss: losses.Loss | None
+) -> None:
+    """Ask for the user's own functions, which a file cannot hold, before anything else is looked at."""
+    given = ((network, networks.from_dict, "architecture"), (loss, losses.from_dict, "loss"))
+    for function, rebuild, name in given:
+        if function is None and isinstance(about.get(name), dict) and about[name].get("custom"):
+            rebuild(about[name])
+
+
+def _choice_to_dict(choice: Choice) -> dict[str, Any]:
     # A trial that failed has an infinite score, for which JSON has no number.
-    def told(trials: tuple[Trial, ...]) -> list[dict[str, Any]]:
+    def trials_to_list(trials: tuple[Trial, ...]) -> list[dict[str, Any]]:
         return [{**asdict(t), "score": t.score if np.isfinite(t.score) else "inf"} for t in trials]
 
-    return {**asdict(choice), "trials": told(choice.trials), "longer": told(choice.longer)}
+    lists = {"trials": trials_to_list(choice.trials), "longer": trials_to_list(choice.longer)}
+    return {**asdict(choice), **lists}
 
 
-def _trials(told: list[dict[str, Any]]) -> tuple[Trial, ...]:
-    return tuple(Trial(t["plan"], float(t["score"]), t["seconds"]) for t in told)
+def _choice_from_dict(about: dict[str, Any]) -> Choice:
+    def trials_from_list(parts: list[dict[str, Any]]) -> tuple[Trial, ...]:
+        return tuple(Trial(part["plan"], float(part["score"]), part["seconds"]) for part in parts)
+
+    return Choice(
+        trials_from_list(about["trials"]), about["taken"], about["draws"], trials_from_list(about["longer"])
+    )
 
 
 def fields_of(one: Any) -> dict[str, Any]:
@@ -242,7 +293,7 @@ def under(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
 
 
 def record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Make a record of arrays and numbers again; None if there are none."""
+    """Make a record from its arrays and numbers; None if there are none."""
     if not arrays:
         return None
     return kind(**{name: array.item() if array.ndim == 0 else array for name, array in arrays.items()})
@@ -256,13 +307,13 @@ def _baseline(arrays: dict[str, np.ndarray]) -> Baseline | None:
 
 
 def parts_of(arrays: dict[str, np.ndarray]) -> list[dict[str, np.ndarray]]:
-    """Return what is under the numbers 0, 1 and so on."""
-    number = 1 + max((int(key.split("/")[0]) for key in arrays), default=-1)
-    return [under(arrays, str(i)) for i in range(number)]
+    """Return the arrays under the numbers 0, 1 and so on."""
+    numbers = {key.split("/")[0] for key in arrays}
+    return [under(arrays, str(i)) for i in range(len(numbers))]
 
 
 def described(example: Any) -> Any:
-    """Say what an observation looks like, as JSON can."""
+    """Describe the form of an observation for JSON."""
     if isinstance(example, dict):
         return {key: described(array) for key, array in example.items()}
     return [str(example.dtype), *example.shape]
@@ -273,4 +324,8 @@ def example_of(about: Any) -> Any:
     if isinstance(about, dict):
         return {key: example_of(part) for key, part in about.items()}
     kind, *shape = about
+    if np.dtype(kind).kind not in "bf" or not all(type(n) is int and n >= 0 for n in shape):
+        raise files.FileError(f"its observations are of type {kind} and shape {tuple(shape)}; one is wrong")
+    if files.declared_bytes([(tuple(shape), 8)]) > files.FREE_BYTES:
+        raise files.FileError(f"its observations have the shape {tuple(shape)}, which is too large")
     return np.zeros(shape, kind)

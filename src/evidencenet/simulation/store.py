@@ -1,49 +1,61 @@
-"""A folder that keeps the chunks of a simulation as they are drawn, so that it can go on after a break."""
+"""The store of a simulation: a folder that holds every chunk as soon as it is drawn.
 
-import contextlib
+A simulation that was interrupted continues from its store, to the same draws as without the interruption.
+"""
+
+import hashlib
 import itertools
+import json
 import math
 import os
-import shutil
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evidencenet._common import files
+from evidencenet._common.arrays import arrays_of
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, words
-from evidencenet.simulation.io import containers
-
-# What was begun so long ago and is not finished never will be.
-_SECONDS_UNTIL_LEFT = 3600.0
-_SECONDS_TO_MOVE = 0.5
+from evidencenet.simulation.io import containers, zarr_folder
 
 
 @dataclass(frozen=True)
 class Store:
     """Chunks of draws on disk, each a Zarr group ``<model>/<chunk>`` in one Zarr folder.
 
-    A chunk is written beside its place and then moved there: it is there as a whole or not at all, also if
-    the process is killed, and if two processes fill the same store.
+    A chunk is written to a temporary folder and then moved to its place: it is there as a whole or not at
+    all, also if the process is killed, or if two processes fill the same store. Every chunk says which model,
+    chunk and settings (with the seed) it belongs to, and has a checksum.
+
+    Parameters
+    ----------
+    path
+        The Zarr folder.
+    keep_parameters
+        Whether the parameters of the draws are stored too.
+    spec
+        Identifies the settings of the simulation; see `open_store`.
     """
 
     path: Path
     keep_parameters: bool
+    spec: str
 
     def has(self, model: int, chunk: int) -> bool:
         """Whether a chunk is there; it may still turn out to be damaged."""
         return self._place(model, chunk).exists()
 
-    def read(self, model: int, chunk: int) -> Chunk | None:
-        """Return a chunk, None if it is missing or damaged."""
+    def read(self, model: int, chunk: int, max_bytes: int | None = None) -> Chunk | None:
+        """Return a chunk; None if it is missing, damaged, or belongs elsewhere."""
         place = self._place(model, chunk)
         if not place.exists():
             return None
         try:
-            about, arrays = containers.read(place, ".zarr")
+            about, arrays = containers.read(place, ".zarr", max_bytes)
+            self._check_identity(about or {}, model, chunk)
             about = about or {}
             return Chunk(
                 containers.unflatten("x", about["x"], arrays),
@@ -59,25 +71,29 @@ class Store:
             )
             return None
 
-    def write(self, model: int, chunk: int, made: Chunk) -> None:
-        """Keep a chunk; one that is there already is replaced."""
-        built_x, arrays = containers.flatten("x", made.x)
-        built_theta, thetas = containers.flatten("theta", made.theta if self.keep_parameters else None)
-        failure = None if made.failure is None else words(made.failure)
-        about = {"kind": "chunk", "x": built_x, "theta": built_theta, "failure": failure}
-        place = self._place(model, chunk)
-        for left in place.parent.glob(f".{place.name}.*"):
-            # Of a process that was killed; a younger one may be another process's, and gone any moment.
-            with contextlib.suppress(FileNotFoundError):
-                if time.time() - left.stat().st_mtime > _SECONDS_UNTIL_LEFT:
-                    shutil.rmtree(left)
-        try:
-            containers.write(place, about, {**arrays, **thetas, "valid": made.valid}, ".zarr")
-        except OSError:
-            # Another process may be putting the same chunk there in this very moment.
-            time.sleep(_SECONDS_TO_MOVE)
-            if self.read(model, chunk) is None:
-                raise
+    def write(self, model: int, chunk: int, drawn: Chunk) -> None:
+        """Store a chunk; one that is there already is replaced."""
+        structure_x, arrays = containers.flatten("x", drawn.x)
+        structure_theta, thetas = containers.flatten("theta", drawn.theta if self.keep_parameters else None)
+        about = {
+            "kind": "chunk",
+            **self._identity(model, chunk),
+            "x": structure_x,
+            "theta": structure_theta,
+            "failure": None if drawn.failure is None else words(drawn.failure),
+        }
+        containers.write(
+            self._place(model, chunk), about, {**arrays, **thetas, "valid": drawn.valid}, ".zarr"
+        )
+
+    def _identity(self, model: int, chunk: int) -> dict[str, Any]:
+        return {"model": model, "chunk": chunk, "spec": self.spec}
+
+    def _check_identity(self, about: Mapping[str, Any], model: int, chunk: int) -> None:
+        if about.get("spec") != self.spec:
+            raise FileError("it was drawn with another seed or other settings")
+        if (about["model"], about["chunk"]) != (model, chunk):
+            raise FileError(f"it is chunk {about['chunk']} of model {about['model']}, in the wrong place")
 
     def _place(self, model: int, chunk: int) -> Path:
         return self.path / str(model) / str(chunk)
@@ -99,16 +115,17 @@ def open_store(
     path
         The folder, with the suffix ``.zarr``.
     settings
-        What must be the same to go on, by the name of the argument: ``models`` and more, in terms of JSON.
+        What must be the same to continue, by the name of the argument: ``models``, ``seed`` and more, as JSON
+        can express it.
     shares
         How many valid draws of each model are wanted; if that is more than before, the store grows.
     code
-        For each model something that changes with its code; a change is warned about.
+        For each model something that changes with its code; a change gives a warning.
 
     Raises
     ------
     FileError
-        The folder is no store, or one with other settings; the message says which.
+        The folder is not a store, or one with other settings; the message says which.
     """
     place = Path(path)
     if place.suffix.lower() != ".zarr":
@@ -121,12 +138,74 @@ def open_store(
     }
     if not place.parent.is_dir():
         raise FileNotFoundError(f"cannot begin {place}: there is no folder {place.parent}. Make it first.")
-    if not (_is_free(place) and containers.begin_zarr(place, about)):
-        _go_on(place, about)
+    if not (_is_free(place) and zarr_folder.begin(place, about)):
+        _continue(place, about)
     for model, name in enumerate(settings["models"]):
         if not (place / str(model)).exists():
-            containers.begin_zarr(place / str(model), {"kind": "model", "name": name})
-    return Store(place, settings["keep_parameters"])
+            zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
+    return Store(place, settings["keep_parameters"], _spec(settings))
+
+
+def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
+    """Read the fields of `Simulations` from a complete store."""
+    about = _description(path)
+    settings, shares = about["settings"], about["shares"]
+    store = Store(path, settings["keep_parameters"], _spec(settings))
+    gathered = Gathered(settings["models"], shares, store.keep_parameters)
+    for model in range(len(shares)):
+        for number in itertools.count():
+            chunk = store.read(model, number, max_bytes) if gathered.missing(model) else None
+            if chunk is None:
+                break
+            if sum(gathered.drawn) == 0 and chunk.x is not None:
+                # The arrays for all draws are made now, in the size that the description asks for.
+                row = sum(array.nbytes // max(1, len(array)) for array in arrays_of(chunk.x))
+                files.check_expansion(path, row * sum(shares), zarr_folder.size_on_disk(path), max_bytes)
+            gathered.add(model, chunk)
+    _check_complete(path, settings, gathered)
+    return gathered.fields()
+
+
+def _description(path: Path) -> dict[str, Any]:
+    """Return the description of a store, after looking at every part of it that is used."""
+    about = containers.zarr_description(path) or {}
+    settings, shares = about.get("settings"), about.get("shares")
+    complete = isinstance(settings, dict) and isinstance(shares, list) and isinstance(about.get("code"), list)
+    if complete and isinstance(settings, dict) and isinstance(shares, list):
+        count = len(shares)
+        lists = (settings.get("models"), settings.get("chunk"), about["code"])
+        complete = all(isinstance(part, list) and len(part) == count for part in lists)
+        complete &= all(type(share) is int and share > 0 for share in shares)
+        complete &= all(type(size) is int and size > 0 for size in settings.get("chunk") or [0])
+        complete &= all(isinstance(name, str) for name in settings.get("models") or [None])
+        complete &= isinstance(settings.get("keep_parameters"), bool)
+    if not complete:
+        raise FileError(
+            f"{path} is damaged: the description of the store is incomplete. Its chunks cannot be told apart "
+            "without it; draw them again in another folder."
+        )
+    return about
+
+
+def _check_complete(path: Path, settings: Mapping[str, Any], gathered: Gathered) -> None:
+    missing = [gathered.missing(model) for model in range(len(gathered.shares))]
+    if not any(missing):
+        return
+    texts = [
+        f"{name!r} lacks {count:,} of {share:,} draws"
+        for name, share, count in zip(settings["models"], gathered.shares, missing, strict=True)
+        if count
+    ]
+    chunks = sum(math.ceil(count / size) for count, size in zip(missing, settings["chunk"], strict=True))
+    raise FileError(
+        f"{path} is not complete: {', '.join(texts)}, at least {chunks} chunks in all. Call simulate again "
+        f"with the same arguments and store={str(path)!r}; it draws only what is missing."
+    )
+
+
+def _spec(settings: Mapping[str, Any]) -> str:
+    """Identify settings by a hash."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _is_free(path: Path) -> bool:
@@ -136,63 +215,36 @@ def _is_free(path: Path) -> bool:
     return all(entry.suffix == ".partial" for entry in path.iterdir())
 
 
-def _go_on(path: Path, about: dict[str, Any]) -> None:
-    """Check that a store is one to go on with, and let it grow if more draws are wanted."""
+def _continue(path: Path, about: dict[str, Any]) -> None:
+    """Check that a store can be continued, and let it grow if more draws are wanted."""
     if not is_store(path):
-        raise FileError(f"{path} is there already, and is no store of simulate. Give another path.")
-    found = containers.zarr_description(path) or {}
-    _check_same(path, found["settings"], about["settings"])
-    for name, old, new in zip(found["settings"]["models"], found["code"], about["code"], strict=True):
+        raise FileError(f"{path} exists already, and is not a store of simulate. Give another path.")
+    there = _description(path)
+    _check_same(path, there["settings"], about["settings"])
+    for name, old, new in zip(there["settings"]["models"], there["code"], about["code"], strict=True):
         if old != new:
             warnings.warn(
                 f"the code of model {name!r} has changed since {path} was begun; its draws so far are of the "
-                "old code. If that changes what is drawn, delete the store and begin anew.",
+                "old code. If that changes what is drawn, delete the store and begin again.",
                 EvidenceWarning,
                 stacklevel=4,
             )
-    if sum(about["shares"]) > sum(found["shares"]):
-        containers.describe_zarr(path, found | {"shares": about["shares"]})
+    if sum(about["shares"]) > sum(there["shares"]):
+        zarr_folder.describe(path, there | {"shares": about["shares"]})
 
 
-def read(path: Path) -> dict[str, Any]:
-    """Read what `Simulations` is made of from a store that is complete."""
-    about = containers.zarr_description(path) or {}
-    settings, shares = about["settings"], about["shares"]
-    kept = Store(path, settings["keep_parameters"])
-    gathered = Gathered(settings["models"], shares, kept.keep_parameters)
-    for model in range(len(shares)):
-        for number in itertools.count():
-            chunk = kept.read(model, number) if gathered.missing(model) else None
-            if chunk is None:
-                break
-            gathered.add(model, chunk)
-    lacking = [
-        f"{name!r} lacks {gathered.missing(m):,} of {share:,} draws"
-        for m, (name, share) in enumerate(zip(settings["models"], shares, strict=True))
-        if gathered.missing(m)
-    ]
-    if lacking:
-        sizes = zip(settings["chunk"], range(len(shares)), strict=True)
-        chunks = sum(math.ceil(gathered.missing(m) / size) for size, m in sizes)
-        raise FileError(
-            f"{path} is not complete: {', '.join(lacking)}, at least {chunks} chunks in all. Call simulate "
-            f"again with the same arguments and store={str(path)!r}; it draws only what is missing."
-        )
-    return gathered.fields()
-
-
-def _check_same(path: Path, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
+def _check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any]) -> None:
     different = [
-        f"{key} is {found.get(key)} there and {wanted[key]} here"
+        f"{key} is {there.get(key)} there and {wanted[key]} here"
         for key in wanted
-        if found.get(key) != wanted[key]
+        if there.get(key) != wanted[key]
     ]
     if different:
         advice = ""
-        if found.get("chunk") != wanted["chunk"] and len(set(found.get("chunk", []))) == 1:
-            # A chunk is never larger than what is wanted of its model, so a small n makes small chunks.
-            advice = f" (with chunk={found['chunk'][0]} its chunks can be used)"
+        if there.get("chunk") != wanted["chunk"] and len(set(there.get("chunk", []))) == 1:
+            # A chunk is never larger than the wanted draws of its model, so a small n makes small chunks.
+            advice = f" (with chunk={there['chunk'][0]} its chunks can be used)"
         raise FileError(
-            f"{path} was made with other settings: {'; '.join(different)}{advice}. Give the same ones to go "
-            "on with it, or another path, or delete the folder to begin anew."
+            f"{path} was made with other settings: {'; '.join(different)}{advice}. Give the same settings to "
+            "continue it, or another path, or delete the folder to begin again."
         )

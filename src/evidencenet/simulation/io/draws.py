@@ -1,4 +1,8 @@
-"""Draws and observations in files of many kinds; the suffix says which."""
+"""Draws and observations in files of many kinds; the suffix of the path says which.
+
+`read_data` reads observations, `read_draws` and `write_draws` the fields of `Simulations`. They work on
+`Content`: what a file holds, whatever its kind, before it is checked.
+"""
 
 import os
 import warnings
@@ -21,37 +25,135 @@ from evidencenet._common.arrays import (
     layout_text,
     map_arrays,
 )
-from evidencenet._common.files import FileError
+from evidencenet._common.files import FileError, readable
 from evidencenet._common.warnings import FailedDrawsWarning
 from evidencenet.simulation import store
 from evidencenet.simulation.io import containers, tables
 from evidencenet.simulation.labels import checked_failed, checked_names, coded, parameters_by_model
 
+PathLike = str | os.PathLike[str]
 Keys = str | Sequence[str] | None
 SUFFIXES = (*containers.READERS, *tables.READERS)
 _LABELS = ("model", "label")
-# Names with a meaning of their own; all others are data.
+# Names with a meaning of their own; all other arrays are data.
 _RESERVED = {"names", "failed", "log_weight", "parameters"}
+# The types of numbers in the tables that we write.
+_TABLE_TYPES = ("float32", "float64")
+
+
+def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None) -> Data:
+    """Read an observation, or a batch of them, from a file.
+
+    Parameters
+    ----------
+    path
+        A file of the same form as for `Simulations.read`; labels and weights in it are ignored.
+    keys
+        Which arrays, or columns of a table, are the data; all by default.
+    max_bytes
+        How much memory the data may take. By default 256 MB, or 100 times the size of the file if that is
+        more: a small file that unpacks to more was probably made to do harm.
+
+    Returns
+    -------
+    Data
+        As in the file: a single observation need not have an axis of draws. A table has one row per
+        observation; one with a single column comes as shape (n,), since it may also be one observation,
+        written line by line.
+
+    Raises
+    ------
+    evidencenet._common.files.FileError
+        The file is damaged, is not what its suffix says, or would unpack to more than `max_bytes`.
+
+    Examples
+    --------
+    >>> net.compare(read_data("observed.csv"))  # doctest: +SKIP
+    """
+    place = _checked_path(path)
+    with readable(place):
+        x = read(place, keys=keys, max_bytes=max_bytes).x
+        for array in arrays_of(x):
+            if array.dtype.kind not in "biuf":
+                raise FileError(f"{place} holds values of type {array.dtype}; wanted numbers.")
+    single = not isinstance(x, dict) and x.shape[1:] == (1,) and place.suffix.lower() in tables.READERS
+    return map_arrays(lambda array: array[:, 0], x) if single else x
+
+
+def read_draws(
+    path: PathLike | Mapping[str, PathLike] | Sequence[PathLike],
+    *,
+    names: Sequence[str] | None = None,
+    label: str = "model",
+    keys: Keys = None,
+    max_bytes: int | None = None,
+) -> dict[str, Any]:
+    """Read the fields of `Simulations`; see `Simulations.read`."""
+    if isinstance(path, str | os.PathLike):
+        place = _checked_path(path)
+        with naming(place):
+            fields = _labelled(place, read(place, label, keys, max_bytes), names)
+    elif isinstance(path, Mapping | Sequence) and len(path):
+        if isinstance(path, Mapping) and names is not None:
+            raise ValueError(
+                "names were given twice: as keys of the files, and as names=; wanted one of them"
+            )
+        names = list(path) if isinstance(path, Mapping) else names
+        paths = list(path.values()) if isinstance(path, Mapping) else list(path)
+        fields = _one_per_model(paths, names, label, keys, max_bytes)
+    else:
+        raise TypeError(
+            f"path must be a file, or one file per model in a list or a dict by name; got {path!r}"
+        )
+    dropped = fields.pop("dropped")
+    if any(dropped):
+        counts = ", ".join(
+            f"{n:,} of {name!r}" for n, name in zip(dropped, fields["names"], strict=True) if n
+        )
+        warnings.warn(
+            f"{sum(dropped):,} rows with NaN or infinity were dropped and count as failed draws: {counts}. "
+            "The fraction of draws that do not fail is part of the Bayes factor: if these rows are not "
+            "draws, remove them from the file.",
+            FailedDrawsWarning,
+            stacklevel=3,
+        )
+    return fields
+
+
+def write_draws(path: PathLike, fields: Mapping[str, Any]) -> None:
+    """Write the fields of `Simulations`; see `Simulations.write`."""
+    place = Path(path)
+    suffix = place.suffix.lower()
+    if suffix in containers.WRITERS:
+        about, arrays = _as_arrays(fields)
+        _check_replaceable(place)
+        containers.write(place, about, arrays)
+    elif suffix in tables.WRITERS:
+        tables.write(place, *_as_columns(place, fields))
+    else:
+        wanted = ", ".join((*containers.WRITERS, *tables.WRITERS))
+        extra = " (a .npy file has no room for labels)" if suffix == ".npy" else ""
+        raise ValueError(f"the suffix {suffix!r} does not say how to write {place}{extra}; wanted {wanted}")
 
 
 @dataclass(frozen=True)
 class Content:
-    """The data, and of the other things what there is.
+    """What a file holds, before it is checked.
 
     Parameters
     ----------
     x
         The data, as they are in the file.
     labels
-        Numbers or names, shape (n,).
+        Numbers or names, shape (n,); None if the file has none.
     names
-        The models' names, where the file says them.
+        The models' names, if the file has them.
     failed
         How many draws of each model failed.
     log_weight
         Log weights, shape (n,).
     parameters
-        A tuple with an entry for each model, or arrays by name, as another program called them.
+        A tuple with an entry for each model, or arrays by name as another program called them.
     columns
         The names of the columns of a table.
     """
@@ -65,7 +167,7 @@ class Content:
     columns: tuple[str, ...] | None = None
 
 
-def read(path: Path, label: str = "model", keys: Keys = None) -> Content:
+def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | None = None) -> Content:
     """Read one file.
 
     Parameters
@@ -73,26 +175,30 @@ def read(path: Path, label: str = "model", keys: Keys = None) -> Content:
     path
         A file with one of the suffixes in `SUFFIXES`.
     label
-        The name of the labels; ``"model"`` and ``"label"`` stand for each other.
+        The name of the labels; ``"model"`` and ``"label"`` mean the same.
     keys
         Which arrays or columns are the data: several for a dict of arrays, one name for a single array. By
         default all that have no other meaning.
+    max_bytes
+        How much memory the data may take.
     """
     candidates = _LABELS if label in _LABELS else (label,)
     if path.suffix.lower() in tables.READERS:
-        return _from_table(path, tables.read(path, candidates), keys)
+        return _from_table(path, tables.verified(path, tables.read(path, candidates, max_bytes)), keys)
     if path.suffix.lower() == ".zarr" and store.is_store(path):
-        fields = store.read(path)
+        fields = store.read(path, max_bytes)
         x, labels = (fields.pop(name) for name in ("x", "model"))
         return Content(_chosen(path, x, keys), labels, **fields)
-    about, arrays = containers.read(path)
+    about, arrays = containers.read(path, max_bytes=max_bytes)
     if about is None:
         return _from_arrays(path, arrays, candidates, keys)
     if about.get("kind") != "draws":
         raise FileError(f"{path} holds a {about.get('kind')} of evidencenet, not draws.")
     thetas = about["parameters"]
     if thetas is not None:
-        thetas = tuple(containers.unflatten(f"parameters/{k}", how, arrays) for k, how in enumerate(thetas))
+        thetas = tuple(
+            containers.unflatten(f"parameters/{k}", structure, arrays) for k, structure in enumerate(thetas)
+        )
     return Content(
         _chosen(path, containers.unflatten("x", about["x"], arrays), keys),
         arrays["model"],
@@ -103,20 +209,39 @@ def read(path: Path, label: str = "model", keys: Keys = None) -> Content:
     )
 
 
+@contextmanager
+def naming(path: Any) -> Iterator[None]:
+    """Name the file in every message about its content."""
+    if not isinstance(path, str | os.PathLike):
+        # One file per model: each was named when it was read.
+        yield
+        return
+    with readable(Path(path)):
+        try:
+            yield
+        except FileError:
+            raise
+        except KeyError as error:
+            raise FileError(f"{path}: its description lacks {error}; make it again.") from error
+        except (ValueError, TypeError) as error:
+            text = str(error) if str(path) in str(error) else f"{path}: {str(error).rstrip('.')}."
+            raise FileError(text) from error
+
+
 def _from_arrays(path: Path, arrays: dict[str, np.ndarray], candidates: Sequence[str], keys: Keys) -> Content:
     """Tell apart the arrays of a file that another program wrote."""
-    others = {*candidates, *_RESERVED}
-    found = {name: array for name, array in arrays.items() if name.split("/")[0] not in others}
+    reserved = {*candidates, *_RESERVED}
+    data = {name: array for name, array in arrays.items() if name.split("/")[0] not in reserved}
     if keys is not None:
         x = _chosen(path, arrays, keys)
-    elif not found:
+    elif not data:
         raise FileError(f"{path} holds no data: it has {', '.join(arrays) or 'nothing'}. Wanted an array x.")
-    elif len(found) == 1:
-        # Whatever its name, so that files of several kinds can stand side by side.
-        x = next(iter(found.values()))
+    elif len(data) == 1:
+        # Its name does not matter, so that files of several kinds can be read together.
+        x = next(iter(data.values()))
     else:
-        grouped = all(name.startswith("x/") for name in found)
-        x = {name.removeprefix("x/"): array for name, array in found.items()} if grouped else found
+        grouped = all(name.startswith("x/") for name in data)
+        x = {name.removeprefix("x/"): array for name, array in data.items()} if grouped else data
     return Content(
         x,
         _only(path, {name: arrays[name] for name in candidates if name in arrays}),
@@ -139,8 +264,11 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
     if values.shape[1] == 0:
         raise FileError(f"{path} has no columns of data, only {', '.join(names)}.")
     x = tables.arranged(path, header, values)
+    dtype = about.get("dtype", x.dtype)
+    if table.about is not None and dtype not in _TABLE_TYPES:
+        raise FileError(f"{path} is damaged: its numbers are of type {dtype!r}. Copy or make it again.")
     return Content(
-        x.astype(about.get("dtype", x.dtype), copy=False),
+        x.astype(dtype, copy=False),
         _only(path, table.words),
         about.get("names"),
         about.get("failed"),
@@ -150,142 +278,43 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
 
 
 def _chosen(path: Path, x: Data, keys: Keys) -> Data:
-    """Return the arrays that were asked for."""
+    """Return the arrays named by `keys`."""
     if keys is None:
         return x
     arrays = x if isinstance(x, dict) else {"x": x}
     return _named(path, arrays, [keys])[keys] if isinstance(keys, str) else _named(path, arrays, keys)
 
 
-def _named(path: Path, found: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+def _named(path: Path, available: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     for name in names:
-        if name not in found:
-            raise FileError(f"{path} has no data called {name!r}; it has {', '.join(found) or 'no names'}.")
-    return {name: found[name] for name in names}
-
-
-def _only(path: Path, found: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return the labels, if there are any; of two kinds, one would have to be taken for data."""
-    if len(found) > 1:
-        raise FileError(f"{path} has both {' and '.join(map(repr, found))}; leave out what is not the label.")
-    return next(iter(found.values()), None)
-
-
-PathLike = str | os.PathLike[str]
-
-
-def read_data(path: PathLike, *, keys: Keys = None) -> Data:
-    """Read an observation, or a batch of them, from a file.
-
-    Parameters
-    ----------
-    path
-        A file of the same form as for `Simulations.read`; labels and weights in it are passed over.
-    keys
-        Which arrays, or columns of a table, are the data; all by default.
-
-    Returns
-    -------
-    Data
-        As in the file: a single observation need not have an axis of draws. A table has one row per
-        observation; one with a single column comes as shape (n,), since it may also be one observation,
-        written line by line.
-
-    Examples
-    --------
-    >>> net.compare(read_data("observed.csv"))  # doctest: +SKIP
-    """
-    place = _checked_path(path)
-    x = read(place, keys=keys).x
-    for array in arrays_of(x):
-        if array.dtype.kind not in "biuf":
-            raise FileError(f"{place} holds values of type {array.dtype}; wanted numbers.")
-    single = not isinstance(x, dict) and x.shape[1:] == (1,) and place.suffix.lower() in tables.READERS
-    return map_arrays(lambda array: array[:, 0], x) if single else x
-
-
-def read_draws(
-    path: PathLike | Mapping[str, PathLike] | Sequence[PathLike],
-    *,
-    names: Sequence[str] | None = None,
-    label: str = "model",
-    keys: Keys = None,
-) -> dict[str, Any]:
-    """Read what `Simulations` is made of; see `Simulations.read`."""
-    if isinstance(path, str | os.PathLike):
-        place = _checked_path(path)
-        with naming(place):
-            fields = _labelled(place, read(place, label, keys), names)
-    elif isinstance(path, Mapping | Sequence) and len(path):
-        if isinstance(path, Mapping) and names is not None:
-            raise ValueError(
-                "names were given twice: as keys of the files, and as names=; wanted one of them"
+        if name not in available:
+            raise FileError(
+                f"{path} has no data called {name!r}; it has {', '.join(available) or 'no names'}."
             )
-        fields = _one_per_model(path, list(path) if isinstance(path, Mapping) else names, label, keys)
-    else:
-        raise TypeError(
-            f"path must be a file, or one file per model in a list or a dict by name; got {path!r}"
-        )
-    dropped = fields.pop("dropped")
-    if any(dropped):
-        counts = ", ".join(
-            f"{n:,} of {name!r}" for n, name in zip(dropped, fields["names"], strict=True) if n
-        )
-        warnings.warn(
-            f"{sum(dropped):,} rows with NaN or infinity were dropped and count as failed draws: {counts}. "
-            "The part of draws that do not fail enters the Bayes factor: if these rows are no draws, remove "
-            "them from the file.",
-            FailedDrawsWarning,
-            stacklevel=3,
-        )
-    return fields
+    return {name: available[name] for name in names}
 
 
-def write_draws(path: PathLike, fields: Mapping[str, Any]) -> None:
-    """Write the fields of `Simulations`; see `Simulations.write`."""
-    place = Path(path)
-    suffix = place.suffix.lower()
-    if suffix in containers.WRITERS:
-        about, arrays = _as_arrays(fields)
-        _check_replaceable(place)
-        containers.write(place, about, arrays)
-    elif suffix in tables.WRITERS:
-        tables.write(place, *_as_columns(place, fields))
-    else:
-        wanted = ", ".join((*containers.WRITERS, *tables.WRITERS))
-        extra = " (a .npy file has no room for labels)" if suffix == ".npy" else ""
-        raise ValueError(
-            f"cannot tell from the suffix {suffix!r} how to write {place}{extra}; wanted {wanted}"
+def _only(path: Path, labels: dict[str, np.ndarray]) -> np.ndarray | None:
+    """Return the labels, if there are any; with two of them it is not clear which is meant."""
+    if len(labels) > 1:
+        raise FileError(
+            f"{path} has both {' and '.join(map(repr, labels))}; remove the one that is not the label."
         )
-
-
-@contextmanager
-def naming(path: Any) -> Iterator[None]:
-    """Name the file in every message about what is in it."""
-    try:
-        yield
-    except (FileNotFoundError, FileExistsError):
-        raise
-    except (ValueError, TypeError, KeyError) as error:
-        if not isinstance(path, str | os.PathLike) or str(path) in str(error):
-            raise
-        lacking = isinstance(error, KeyError)
-        text = f"its description lacks {error}; make it again" if lacking else str(error).rstrip(".")
-        raise FileError(f"{path}: {text}.") from error
+    return next(iter(labels.values()), None)
 
 
 def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    built, arrays = containers.flatten("x", fields["x"])
+    structure, arrays = containers.flatten("x", fields["x"])
     arrays |= {"model": fields["model"], "failed": np.array(fields["failed"], dtype=np.int64)}
     if fields["log_weight"] is not None:
         arrays["log_weight"] = fields["log_weight"]
-    how: list[Any] = []
+    structures: list[Any] = []
     for k, theta in enumerate(fields["parameters"] or ()):
-        built_theta, thetas = containers.flatten(f"parameters/{k}", theta)
-        how.append(built_theta)
+        structure_of_theta, thetas = containers.flatten(f"parameters/{k}", theta)
+        structures.append(structure_of_theta)
         arrays |= thetas
-    about = {"kind": "draws", "names": list(fields["names"]), "x": built}
-    return about | {"parameters": None if fields["parameters"] is None else how}, arrays
+    about = {"kind": "draws", "names": list(fields["names"]), "x": structure}
+    return about | {"parameters": None if fields["parameters"] is None else structures}, arrays
 
 
 def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -311,21 +340,20 @@ def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], 
 def _labelled(path: Path, content: Content, names: Sequence[str] | None) -> dict[str, Any]:
     """Make the fields of `Simulations` from one file; rows that are not finite are dropped and counted."""
     if content.labels is None:
-        found = "it holds only data" if content.columns is None else f"it has {', '.join(content.columns)}"
+        there = "it holds only data" if content.columns is None else f"it has {', '.join(content.columns)}"
         if content.columns is None and path.suffix.lower() in tables.READERS:
-            found = "it has no first line with the names of its columns"
+            there = "it has no first line with the names of its columns"
         raise FileError(
-            f"it is not said which model each draw came from: {found}. Wanted a label called 'model' or "
-            "'label' (for another name give label=), or one file per model, as in "
-            "read({'flat': 'a.csv', 'trend': 'b.csv'})"
+            f"the file has no model labels: {there}. Wanted a label called 'model' or 'label' (for another "
+            "name give label=), or one file per model, as in read({'flat': 'a.csv', 'trend': 'b.csv'})"
         )
     x = as_data(content.x)
     n = len(arrays_of(x)[0])
     for what, array in {"labels": content.labels, "log_weight": content.log_weight}.items():
         if array is not None and array.shape != (n,):
             raise FileError(f"{what} have shape {array.shape}, but there are {n} draws; wanted one for each")
-    model, known = coded(content.labels, content.names, names)
-    final = checked_names(known, model)
+    model, known_names = coded(content.labels, content.names, names)
+    final = checked_names(known_names, model)
     failed = list(checked_failed(content.failed, final))
     parameters = content.parameters
     if isinstance(parameters, dict):
@@ -339,49 +367,57 @@ def _labelled(path: Path, content: Content, names: Sequence[str] | None) -> dict
 
 
 def _without_failed(fields: dict[str, Any]) -> dict[str, Any]:
+    """Drop the rows that are not finite; ``"dropped"`` counts them by model."""
     model, count = fields["model"], len(fields["names"])
-    good = np.logical_and.reduce([finite_rows(array) for array in arrays_of(fields["x"])])
-    dropped = np.bincount(model[~good], minlength=count).tolist()
-    if good.all():
+    finite = np.logical_and.reduce([finite_rows(array) for array in arrays_of(fields["x"])])
+    dropped = np.bincount(model[~finite], minlength=count).tolist()
+    if finite.all():
         return fields | {"dropped": dropped}
     for k, name in enumerate(fields["names"]):
         if dropped[k] and dropped[k] == np.count_nonzero(model == k):
             raise FileError(f"all {dropped[k]} draws of model {name!r} hold NaN or infinity, so none is left")
     parameters, weight = fields["parameters"], fields["log_weight"]
     return fields | {
-        "x": map_arrays(lambda array: array[good], fields["x"]),
-        "model": model[good],
+        "x": map_arrays(lambda array: array[finite], fields["x"]),
+        "model": model[finite],
         "failed": [f + d for f, d in zip(fields["failed"], dropped, strict=True)],
-        "log_weight": None if weight is None else weight[good],
-        "parameters": parameters and tuple(_rows(t, good[model == k]) for k, t in enumerate(parameters)),
+        "log_weight": None if weight is None else weight[finite],
+        "parameters": parameters and tuple(_rows(t, finite[model == k]) for k, t in enumerate(parameters)),
         "dropped": dropped,
     }
 
 
-def _rows(theta: Any, good: np.ndarray) -> Any:
+def _rows(theta: Any, finite: np.ndarray) -> Any:
     if theta is None:
         return None
-    if any(len(array) != len(good) for array in arrays_of(theta)):
-        raise FileError("a model's parameters and its draws differ in number; wanted one row for each draw")
-    return map_arrays(lambda array: array[good], theta)
+    if any(len(array) != len(finite) for array in arrays_of(theta)):
+        raise FileError(
+            "the number of parameters of a model is not that of its draws; wanted one row for each draw"
+        )
+    return map_arrays(lambda array: array[finite], theta)
 
 
 def _one_per_model(
-    paths: Mapping[str, PathLike] | Sequence[PathLike], names: Sequence[str] | None, label: str, keys: Keys
+    paths: Sequence[PathLike],
+    names: Sequence[str] | None,
+    label: str,
+    keys: Keys,
+    max_bytes: int | None,
 ) -> dict[str, Any]:
-    places = [_checked_path(path) for path in (paths.values() if isinstance(paths, Mapping) else paths)]
+    """Make the fields of `Simulations` from one file per model."""
+    places = [_checked_path(path) for path in paths]
     if names is not None and len(names) != len(places):
         raise ValueError(f"{len(places)} files and {len(names)} names were given; wanted one name per file")
     parts: list[dict[str, Any]] = []
     for place in places:
         with naming(place):
-            parts.append(_alone(place, read(place, label, keys)))
-            mine, first = layout(parts[-1]["x"]), layout(parts[0]["x"])
-            if mine != first:
-                raise FileError(f"it holds {layout_text(mine)}; {places[0].name} holds {layout_text(first)}")
+            parts.append(_alone(place, read(place, label, keys, max_bytes)))
+            this, first = layout(parts[-1]["x"]), layout(parts[0]["x"])
+            if this != first:
+                raise FileError(f"it holds {layout_text(this)}; {places[0].name} holds {layout_text(first)}")
     weights, counts = [part["log_weight"] for part in parts], [len(part["model"]) for part in parts]
     if any(weight is not None for weight in weights):
-        # Only ratios within one model matter, so those without weights may have any.
+        # Only ratios within one model matter, so a model without weights may have any constant.
         weights = [np.zeros(n) if w is None else w for w, n in zip(weights, counts, strict=True)]
     parameters = tuple(part["parameters"] and part["parameters"][0] for part in parts)
     return {
@@ -396,7 +432,7 @@ def _one_per_model(
 
 
 def _alone(path: Path, content: Content) -> dict[str, Any]:
-    """Make the fields of `Simulations` from a file with the draws of one model, called as the file itself."""
+    """Make the fields of `Simulations` from a file of one model, named after the file if it has no name."""
     labels = content.labels
     if labels is None:
         labels = np.zeros(len(arrays_of(content.x)[0]), int)
@@ -406,8 +442,8 @@ def _alone(path: Path, content: Content) -> dict[str, Any]:
             f"it holds draws of {len(fields['names'])} models, and it is one of several files; wanted one "
             "model in each. Read it by itself"
         )
-    said = content.names is not None or labels.dtype.kind in "US"
-    return fields if said else fields | {"names": [path.stem]}
+    named_in_file = content.names is not None or labels.dtype.kind in "US"
+    return fields if named_in_file else fields | {"names": [path.stem]}
 
 
 def _checked_path(path: Any) -> Path:
@@ -416,12 +452,12 @@ def _checked_path(path: Any) -> Path:
     place = Path(path)
     if place.suffix.lower() not in SUFFIXES:
         wanted = ", ".join(SUFFIXES)
-        raise ValueError(f"cannot tell from the suffix {place.suffix!r} what {place} is; wanted {wanted}")
+        raise ValueError(f"the suffix {place.suffix!r} does not say what {place} is; wanted {wanted}")
     return place
 
 
 def _check_replaceable(path: Path) -> None:
-    """Refuse to replace a Zarr folder that is not draws written before."""
+    """Refuse to replace a Zarr folder unless it holds draws that we wrote."""
     if path.suffix.lower() != ".zarr" or not path.exists():
         return
     try:
@@ -431,5 +467,5 @@ def _check_replaceable(path: Path) -> None:
     if about is None or about.get("kind") != "draws":
         what = "the store of a simulation" if about else "no draws that evidencenet wrote"
         raise FileExistsError(
-            f"{path} is there already, and holds {what}. Delete it first, or write elsewhere."
+            f"{path} exists already, and holds {what}. Delete it first, or write elsewhere."
         )

@@ -1,4 +1,7 @@
-"""Tables of numbers with one draw per row: text files such as CSV, and Parquet."""
+"""Tables of numbers with one draw per row: text files such as CSV, and Parquet.
+
+Text is read with NumPy, so that CSV needs no further package; Parquet needs pyarrow.
+"""
 
 import csv
 import json
@@ -6,31 +9,45 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evidencenet._common.files import FileError
-from evidencenet.simulation.io.containers import checked_version, package, readable, replaced, with_version
+from evidencenet._common import files
+from evidencenet._common.atomic import replaced
+from evidencenet._common.files import FileError, readable
+from evidencenet.simulation.io.packages import package
 
-# The first line of a CSV file of ours: a comment with what columns cannot say.
+# The first line of a CSV file of ours: a comment with the description. If it is damaged, one of these words
+# is still there.
 _MARK = "# evidencenet: "
+_SIGNS = ("evidencenet", '"checksum"', '"format"')
 _KEY = b"evidencenet"
+# Says that a Parquet file is ours, even if the description is damaged.
+_OURS = b"evidencenet.format"
+_CHECKSUM = "checksum"
+# Columns that we write beside those of the data.
+_NOT_DATA = ("label", "log_weight")
+# Written at once; the text of so many rows of 100 numbers has 2 MB.
 _ROWS_PER_BLOCK = 1_000
+# Labels become an array of text of fixed length, so one long label would cost its length for every row.
+_LONGEST_LABEL = 1_000
+# Arrow holds a column in memory at its declared length, in at most so many bytes per row.
+_BYTES_PER_VALUE = 8
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a table holds.
+    """The content of a table.
 
     Parameters
     ----------
     about
         The description that `write` was given; None if the file comes from elsewhere.
     header
-        The names of the columns in `values`; None if the file names none.
+        The names of the columns in `values`; None if the file has none.
     values
         The numbers, shape (n, d).
     words
@@ -43,10 +60,11 @@ class Table:
     words: dict[str, np.ndarray]
 
 
-def read(path: Path, words: Collection[str] = ()) -> Table:
+def read(path: Path, words: Collection[str] = (), max_bytes: int | None = None) -> Table:
     """Read a table; `words` names the columns that may hold text instead of numbers."""
+    files.check_regular(path)
     with readable(path):
-        table = READERS[path.suffix.lower()](path, words)
+        table = READERS[path.suffix.lower()](path, words, max_bytes)
         if len(table.values) == 0:
             raise FileError(f"{path} has no rows of numbers; wanted one row for each draw.")
         for i, name in enumerate(table.header or ()):
@@ -61,9 +79,37 @@ def read(path: Path, words: Collection[str] = ()) -> Table:
 
 
 def write(path: Path, about: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> None:
-    """Write columns of integers or floats to a CSV or Parquet file, exactly; replaced when all is written."""
-    with replaced(path) as partial:
-        WRITERS[path.suffix.lower()](partial, with_version(about), columns)
+    """Write columns of integers or floats to a CSV or Parquet file, exactly.
+
+    An old file is replaced only when all is written. The columns are ``label``, perhaps ``log_weight``, and
+    those of the data.
+    """
+    head = files.described(about)
+    data = {name: np.asarray(column) for name, column in columns.items()}
+    # About 20 characters for a number as text.
+    with replaced(path, 20 * sum(column.size for column in data.values())) as partial:
+        noted = head | {_CHECKSUM: _checksum(head, data)}
+        WRITERS[path.suffix.lower()](partial, noted, columns)
+
+
+def verified(path: Path, table: Table) -> Table:
+    """Return a table without the checksum in its description, after comparing it with the content."""
+    if table.about is None:
+        return table
+    about = dict(table.about)
+    expected = about.pop(_CHECKSUM, None)
+    columns = {name: table.values[:, i] for i, name in enumerate(table.header or ())} | table.words
+    try:
+        matches = expected == _checksum(about, columns)
+    except (ValueError, TypeError, OverflowError):
+        matches = False
+    if not matches:
+        raise FileError(
+            f"{path} was changed after it was written: its content does not match its checksum. If it was "
+            "changed on purpose, remove the description (in a .csv file the first line); else copy or make "
+            "it again."
+        )
+    return replace(table, about=about)
 
 
 def arranged(path: Path, header: tuple[str, ...] | None, values: np.ndarray) -> np.ndarray:
@@ -71,13 +117,15 @@ def arranged(path: Path, header: tuple[str, ...] | None, values: np.ndarray) -> 
 
     Numbers may begin with 0 or 1. Columns ``x_0, x_1, ...`` are put in the order of their numbers.
     """
-    found = [re.fullmatch(r"x((?:_\d+)+)", name) for name in header or ()]
-    places = [tuple(map(int, match[1][1:].split("_"))) for match in found if match]
-    if not places or len(places) < len(found):
+    matches = [re.fullmatch(r"x((?:_\d{1,18})+)", name) for name in header or ()]
+    places = [tuple(map(int, match[1][1:].split("_"))) for match in matches if match]
+    if not places or len(places) < len(matches):
         return values
     depths = {len(place) for place in places}
     if len(depths) > 1:
-        raise FileError(f"{path} mixes columns such as x_1 and x_1_1; wanted as many numbers in each name.")
+        raise FileError(
+            f"{path} mixes columns such as x_1 and x_1_1; wanted the same number of indices in each name."
+        )
     least = [min(axis) for axis in zip(*places, strict=True)]
     base = 1 if all(number == 1 for number in least) else 0
     shape = [max(axis) + 1 - base for axis in zip(*places, strict=True)]
@@ -99,12 +147,25 @@ def column_names(shape: tuple[int, ...]) -> list[str]:
     return ["_".join(map(str, ("x", *place))) for place in np.ndindex(shape)]
 
 
-def _read_text(path: Path, words: Collection[str]) -> Table:
+def _checksum(about: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> str:
+    """Return the checksum of a table, the same for numbers and for their text in the file."""
+    # Numbers of single precision have fewer digits in the text, and are rounded again.
+    precision = np.float32 if about.get("dtype") == "float32" else np.float64
+    numbers = {
+        name: np.asarray(column, np.float64 if name in _NOT_DATA else precision)
+        for name, column in columns.items()
+    }
+    return files.checksum(about, numbers)
+
+
+def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Table:
     about, skip, line = None, 0, ""
     with path.open(encoding="utf-8-sig", newline="") as file:
         for line in file:
             if line.startswith(_MARK):
-                about = checked_version(path, json.loads(line.removeprefix(_MARK)))
+                about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
+            elif skip == 0 and any(sign in line for sign in _SIGNS):
+                raise FileError(f"{path} is damaged: its first line cannot be read. Copy or make it again.")
             if line.strip() and not line.startswith("#"):
                 break
             skip += 1
@@ -114,10 +175,10 @@ def _read_text(path: Path, words: Collection[str]) -> Table:
     first = line.split() if delimiter is None else next(csv.reader([line], delimiter=delimiter))
     first = [name.strip() for name in first]
     header = _header(path, first)
-    # A mark after the last number makes a column of nothing.
+    # A delimiter after the last number makes an empty column.
     blank = len(first) - 1 if delimiter and len(first) > 1 and not first[-1] else None
     codes: dict[int, dict[str, int]] = {i: {} for i, name in enumerate(header or ()) if name in words}
-    converters: dict[int, Callable[[str], float]] = {i: _coder(found) for i, found in codes.items()}
+    converters: dict[int, Callable[[str], float]] = {i: _coder(numbers) for i, numbers in codes.items()}
     if blank is not None:
         converters[blank] = _is_something
     values = _numbers(path, skip + (header is not None), delimiter, converters)
@@ -130,14 +191,27 @@ def _read_text(path: Path, words: Collection[str]) -> Table:
         raise FileError(f"{path} has numbers in column {blank + 1}, which in its first line is empty.")
     spare = sorted({*codes, *([] if blank is None else [blank])})
     named = None if header is None else tuple(name for i, name in enumerate(header) if i not in spare)
-    texts = {first[i]: np.array(list(found))[values[:, i].astype(int)] for i, found in codes.items() if found}
+    texts = {}
+    for i, numbers in codes.items():
+        if numbers:
+            _check_labels(path, numbers)
+            texts[first[i]] = np.array(list(numbers))[values[:, i].astype(int)]
     return Table(about, named, np.delete(values, spare, axis=1) if spare else values, texts)
+
+
+def _check_labels(path: Path, labels: Collection[str]) -> None:
+    longest = max(labels, key=len)
+    if len(longest) > _LONGEST_LABEL:
+        raise FileError(
+            f"{path} has a label of {len(longest):,} characters, {longest[:20]!r}...; wanted at most "
+            f"{_LONGEST_LABEL:,}."
+        )
 
 
 def _numbers(path: Path, skip: int, delimiter: str | None, converters: dict[Any, Any]) -> np.ndarray:
     try:
         with warnings.catch_warnings():
-            # NumPy warns of a file without rows, which is refused below.
+            # NumPy warns about a file without rows; `read` refuses it.
             warnings.simplefilter("ignore", UserWarning)
             return np.loadtxt(
                 path,
@@ -157,18 +231,18 @@ def _numbers(path: Path, skip: int, delimiter: str | None, converters: dict[Any,
 
 
 def _complaint(text: str, skip: int) -> str:
-    """Put NumPy's complaint, which counts rows from 0 or 1 without the header, in terms of lines."""
-    if found := re.match(
+    """Say in which line a problem is; NumPy counts rows from 0 or 1, without the header."""
+    if match := re.match(
         r"could not convert string (.*) to float64 at row (\d+), column (\d+)", text, re.DOTALL
     ):
-        return f"line {skip + int(found[2]) + 1}, column {found[3]}: {found[1]} is no number"
-    if found := re.match(r"the number of columns changed from (\d+) to (\d+) at row (\d+)", text):
-        return f"line {skip + int(found[3])}: {found[2]} columns, where there were {found[1]} before"
+        return f"line {skip + int(match[2]) + 1}, column {match[3]}: {match[1]} is not a number"
+    if match := re.match(r"the number of columns changed from (\d+) to (\d+) at row (\d+)", text):
+        return f"line {skip + int(match[3])}: {match[2]} columns, but {match[1]} in the lines before"
     return text.rstrip(".")
 
 
 def _coder(codes: dict[str, int]) -> Callable[[str], float]:
-    """Return a function that numbers the words of a column in the order in which they come."""
+    """Return a function that numbers the words of a column in the order of their first appearance."""
     return lambda word: float(codes.setdefault(word.strip(), len(codes)))
 
 
@@ -177,8 +251,8 @@ def _is_something(word: str) -> float:
 
 
 def _header(path: Path, first: list[str]) -> list[str] | None:
-    """Return the first line as names of columns; None if these are numbers already."""
-    # Where nothing else is asked for, pandas calls its columns so.
+    """Return the first line as names of columns; None if it holds numbers of a draw."""
+    # Columns without names are called 0, 1, 2, ... by pandas.
     counted = len(first) > 2 and first == [str(i) for i in range(len(first))]
     if not counted and all(map(_is_number, filter(None, first))):
         return None
@@ -199,15 +273,26 @@ def _is_number(word: str) -> bool:
     return True
 
 
-def _read_parquet(path: Path, words: Collection[str]) -> Table:
+def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> Table:
     pyarrow = package("pyarrow", "Parquet files")
-    table = package("pyarrow.parquet", "Parquet files").read_table(path)
-    about = (table.schema.metadata or {}).get(_KEY)
+    parquet = package("pyarrow.parquet", "Parquet files")
+    size = path.stat().st_size
+    with parquet.ParquetFile(path, page_checksum_verification=True) as file:
+        # A few bytes can declare a constant column of any length.
+        rows, columns = file.metadata.num_rows, file.metadata.num_columns
+        files.check_expansion(path, rows * columns * _BYTES_PER_VALUE, size, max_bytes)
+        groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+        files.check_expansion(path, sum(group.total_byte_size for group in groups), size, max_bytes)
+        table = file.read()
+    metadata = table.schema.metadata or {}
+    about = metadata.get(_KEY)
+    if about is None and (_OURS in metadata or any(_KEY in key for key in metadata)):
+        raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
     numeric, texts = [], {}
     for name in table.column_names:
         kind = table.schema.field(name).type
         if name in words:
-            texts[name] = np.array([str(label) for label in table[name].to_pylist()])
+            texts[name] = _labels(path, table[name])
         elif name.startswith("__index_level_"):  # row numbers that pandas adds
             continue
         elif any(getattr(pyarrow.types, f"is_{k}")(kind) for k in ("integer", "floating", "boolean")):
@@ -221,9 +306,20 @@ def _read_parquet(path: Path, words: Collection[str]) -> Table:
     values = np.empty((table.num_rows, len(numeric)), np.float32 if single else np.float64)
     for i, name in enumerate(numeric):
         values[:, i] = table[name].cast(pyarrow.from_numpy_dtype(values.dtype), safe=False).to_numpy()
-    return Table(
-        None if about is None else checked_version(path, json.loads(about)), tuple(numeric), values, texts
-    )
+    head = None if about is None else files.check_format(path, files.parsed_json(path, about))
+    return Table(head, tuple(numeric), values, texts)
+
+
+def _labels(path: Path, column: Any) -> np.ndarray:
+    """Return a column as text."""
+    encoded = column.combine_chunks().dictionary_encode() if str(column.type)[:10] != "dictionary" else None
+    if encoded is None or encoded.null_count:
+        distinct = {str(label) for label in column.unique().to_pylist()}
+        _check_labels(path, distinct or [""])
+        return np.array([str(label) for label in column.to_pylist()])
+    distinct_labels = [str(label) for label in encoded.dictionary.to_pylist()]
+    _check_labels(path, distinct_labels or [""])
+    return np.array(distinct_labels or [""])[encoded.indices.to_numpy()]
 
 
 def _write_csv(path: Path, about: dict[str, Any], columns: Mapping[str, np.ndarray]) -> None:
@@ -236,18 +332,19 @@ def _write_csv(path: Path, about: dict[str, Any], columns: Mapping[str, np.ndarr
 
 
 def _texts(column: np.ndarray) -> list[str]:
-    """Numbers as text that gives back the same bits; single precision needs nine digits for that."""
+    """Write numbers as text that gives back the same bits; single precision needs nine digits for that."""
     single = column.dtype == np.float32
     return [f"{value:.9g}" if single else repr(value) for value in column.tolist()]
 
 
 def _write_parquet(path: Path, about: dict[str, Any], columns: Mapping[str, np.ndarray]) -> None:
     table = package("pyarrow", "Parquet files").table(dict(columns))
-    described = table.replace_schema_metadata({_KEY: json.dumps(about).encode()})
-    package("pyarrow.parquet", "Parquet files").write_table(described, path)
+    metadata = {_KEY: json.dumps(about).encode(), _OURS: str(files.FORMAT).encode()}
+    described = table.replace_schema_metadata(metadata)
+    package("pyarrow.parquet", "Parquet files").write_table(described, path, write_page_checksum=True)
 
 
-READERS: dict[str, Callable[[Path, Collection[str]], Table]] = {
+READERS: dict[str, Callable[[Path, Collection[str], int | None], Table]] = {
     ".csv": _read_text,
     ".tsv": _read_text,
     ".txt": _read_text,
