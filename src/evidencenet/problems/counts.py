@@ -32,6 +32,11 @@ def overdispersion(size: int = 20, *, failures: float = 5.0) -> Problem:
     -------
     problem
         Data of shape (n, size), whole numbers; parameters of shape (n,): λ in M0, p in M1.
+
+    Examples
+    --------
+    >>> overdispersion()
+    Problem('overdispersion', models=('Poisson', 'negative binomial'), augment=yes)
     """
     size, failures = count("size", size), positive("failures", failures)
     a, b, alpha, beta = 4.0, 0.4, 5.0, 8.0
@@ -88,6 +93,11 @@ def contingency_table(height: int = 3, width: int = 4, *, total: int = 60) -> Pr
     -------
     problem
         Data of shape (n, height, width), whole numbers; parameters of the same shape: the probabilities.
+
+    Examples
+    --------
+    >>> contingency_table()
+    Problem('contingency_table', models=('independent', 'dependent'), augment=yes)
     """
     height, width = count("height", height, least=2), count("width", width, least=2)
     total = count("total", total)

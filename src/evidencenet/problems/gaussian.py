@@ -34,6 +34,11 @@ def mean_test(size: int = 20, spread: float = 1.0, *, scale: float = 1.0, offset
     -------
     problem
         Data of shape (n, size), float64.
+
+    Examples
+    --------
+    >>> mean_test()
+    Problem('mean_test', models=('zero mean', 'free mean'), augment=yes)
     """
     size = count("size", size)
     spread, scale = positive("spread", spread), positive("scale", scale)
@@ -87,6 +92,11 @@ def t_test(size: int = 20, spread: float = 1.0, *, shape: float = 3.0, rate: flo
     -------
     problem
         Data of shape (n, size), float64; parameters ``mean`` and ``sigma``.
+
+    Examples
+    --------
+    >>> t_test()
+    Problem('t_test', models=('zero mean', 'free mean'), augment=yes)
     """
     size = count("size", size)
     spread, shape, rate = positive("spread", spread), positive("shape", shape), positive("rate", rate)
@@ -140,6 +150,11 @@ def variance_test(size: int = 10, *, shape: float = 2.0, rate: float = 2.0) -> P
     -------
     problem
         Data of shape (n, 2·size), float64, one sample after the other; parameters σ of shape (n, 2).
+
+    Examples
+    --------
+    >>> variance_test()
+    Problem('variance_test', models=('one variance', 'two variances'), augment=yes)
     """
     size = count("size", size)
     shape, rate = positive("shape", shape), positive("rate", rate)

@@ -29,6 +29,11 @@ def communities(nodes: int = 20) -> Problem:
     problem
         Data of shape (n, nodes, nodes), float32: symmetric adjacency matrices of zeros and ones; parameters
         of shape (n, 2): the probabilities p and q, equal in M0.
+
+    Examples
+    --------
+    >>> communities()
+    Problem('communities', models=('no communities', 'communities'), augment=yes)
     """
     nodes = count("nodes", nodes, least=4)
     if nodes % 2:

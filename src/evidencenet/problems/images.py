@@ -45,6 +45,11 @@ def random_field(
     problem
         Data of shape (n, side, side, 1), float32, or (n, side, side) without a channel axis; parameters A of
         shape (n,).
+
+    Examples
+    --------
+    >>> random_field()
+    Problem('random_field', models=('rough', 'smooth'), augment=yes)
     """
     side = count("side", side, least=2)
     noise, step = positive("noise", noise), positive("step", step)

@@ -26,6 +26,11 @@ def indistinguishable(size: int = 10) -> Problem:
     -------
     problem
         Data of shape (n, size), float64.
+
+    Examples
+    --------
+    >>> indistinguishable()
+    Problem('indistinguishable', models=('two terms', 'one term'), augment=yes)
     """
     size = count("size", size)
     density = linear_log_density(np.ones((size, 1)), 1.0)
@@ -67,6 +72,11 @@ def far_apart(size: int = 200, *, ratio: float = 3.0) -> Problem:
     -------
     problem
         Data of shape (n, size), float64; parameters μ of shape (n,).
+
+    Examples
+    --------
+    >>> far_apart()
+    Problem('far_apart', models=('quiet', 'loud'), augment=yes)
     """
     size, ratio = count("size", size), positive("ratio", ratio)
     densities = [linear_log_density(np.ones((size, 1)), sigma) for sigma in (1.0, ratio)]

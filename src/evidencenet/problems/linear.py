@@ -32,6 +32,11 @@ def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7)
     -------
     problem
         Data of shape (n, size), float64; parameters c of shape (n, orders), zero beyond the order.
+
+    Examples
+    --------
+    >>> len(polynomial_order().models)
+    5
     """
     size, orders = count("size", size), count("orders", orders, least=2)
     amplitude = positive("amplitude", amplitude)
@@ -83,6 +88,11 @@ def bumps(dim: int = 500, number: int = 25, *, amplitude: float = 0.35) -> Probl
     -------
     problem
         Data of shape (n, dim), float32; parameters h of shape (n, number).
+
+    Examples
+    --------
+    >>> bumps()
+    Problem('bumps', models=('noise', 'bumps'), augment=yes)
     """
     dim, number = count("dim", dim), count("number", number)
     amplitude = positive("amplitude", amplitude)
@@ -147,6 +157,11 @@ def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> P
     -------
     problem
         Data of shape (n, size), float64; parameters ``b`` in M0, ``amplitude`` and ``rate`` in M1.
+
+    Examples
+    --------
+    >>> decay_or_trend()
+    Problem('decay_or_trend', models=('trend', 'decay'), augment=yes)
     """
     size, nodes = count("size", size, least=2), count("nodes", nodes, least=2)
     noise = positive("noise", noise)

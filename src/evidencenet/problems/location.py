@@ -35,6 +35,11 @@ def heavy_tails(size: int = 20, *, freedom: float = 2.0, step: float = 0.5) -> P
     -------
     problem
         Data of shape (n, size), float64; parameters μ of shape (n,).
+
+    Examples
+    --------
+    >>> heavy_tails()
+    Problem('heavy_tails', models=('normal', 'heavy'), augment=yes)
     """
     size, freedom = count("size", size), positive("freedom", freedom)
     half = 0.5 * (freedom + 1)
@@ -78,6 +83,11 @@ def two_humps(size: int = 20, *, separation: float = 1.5, step: float = 0.5) -> 
     -------
     problem
         Data of shape (n, size), float64; parameters μ of shape (n,).
+
+    Examples
+    --------
+    >>> two_humps()
+    Problem('two_humps', models=('one hump', 'two humps'), augment=yes)
     """
     size, a = count("size", size), positive("separation", separation)
     constant = -0.5 * np.log(2 * np.pi) - 0.5 * a**2 - np.log(2)

@@ -25,6 +25,11 @@ def lifetime(shape: float = 2.0) -> Problem:
     -------
     problem
         Data of shape (n, 1), float64; parameters λ of shape (n,).
+
+    Examples
+    --------
+    >>> lifetime()
+    Problem('lifetime', models=('known rate', 'free rate'), augment=no)
     """
     shape = positive("shape", shape)
 
@@ -71,6 +76,11 @@ def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Proble
     -------
     problem
         Data of shape (n, size), float64; parameters of shape (n,): r in M0, μ in M1.
+
+    Examples
+    --------
+    >>> decades()
+    Problem('decades', models=('gamma', 'log-normal'), augment=yes)
     """
     size = count("size", size)
     shape, width = positive("shape", shape), positive("width", width)

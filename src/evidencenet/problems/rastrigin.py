@@ -36,6 +36,11 @@ def rastrigin(dim: int = 2) -> Problem:
     -------
     problem
         Data of shape (n, dim), float64; parameters θ of shape (n, dim).
+
+    Examples
+    --------
+    >>> rastrigin()
+    Problem('rastrigin', models=('one mode', 'many modes'), augment=yes)
     """
     dim = count("dim", dim)
     order = np.arange(1, 9)

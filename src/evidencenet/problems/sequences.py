@@ -30,6 +30,11 @@ def change_point(length: int = 40) -> Problem:
     problem
         Data of shape (n, length, 1), float32, zeros and ones; parameters: p of shape (n,) in M0; ``p``, ``q``
         and ``c`` in M1.
+
+    Examples
+    --------
+    >>> change_point()
+    Problem('change_point', models=('one rate', 'two rates'), augment=yes)
     """
     length = count("length", length, least=2)
     position = np.arange(1, length)
@@ -94,6 +99,11 @@ def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100)
     -------
     problem
         Data of shape (n, length, 1), float32; parameters ρ of shape (n,) in M1.
+
+    Examples
+    --------
+    >>> autocorrelation()
+    Problem('autocorrelation', models=('white', 'correlated'), augment=yes)
     """
     length, nodes = count("length", length, least=2), count("nodes", nodes, least=2)
     if positive("largest", largest) >= 1:

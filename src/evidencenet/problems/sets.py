@@ -32,6 +32,11 @@ def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem
     problem
         Data: dict with ``x`` (n, capacity, 2), float32, zero where there is no point, and ``mask``
         (n, capacity), bool; parameters μ of shape (n, 2).
+
+    Examples
+    --------
+    >>> correlated_cloud()
+    Problem('correlated_cloud', models=('uncorrelated', 'correlated'), augment=yes)
     """
     capacity = count("capacity", capacity, least=2)
     if not -1 < correlation < 1:
@@ -99,6 +104,11 @@ def point_pattern(capacity: int = 40) -> Problem:
     problem
         Data: dict with ``x`` (n, capacity, 2), float32, zero where there is no point, and ``mask``
         (n, capacity), bool; parameters ``q``, and ``gradient`` in M1.
+
+    Examples
+    --------
+    >>> point_pattern()
+    Problem('point_pattern', models=('uniform', 'gradient'), augment=yes)
     """
     capacity = count("capacity", capacity)
     gradients, log_weights = legendre(-1.0, 1.0, capacity // 2 + 1)
