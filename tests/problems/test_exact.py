@@ -1,4 +1,4 @@
-"""Every problem's evidence against scipy's densities, adaptive quadrature, or draws of the prior."""
+"""Evidences compared with scipy's densities, adaptive quadrature, or draws of the prior."""
 
 import itertools
 from typing import Any
@@ -21,14 +21,14 @@ def test_time_series_against_scipy(noise: float) -> None:
     t = [j * np.pi / 2 / (dim - 1) for j in range(dim)]
     a = np.array([[2 * tj if i == 0 else np.cos((i - 0.5) * tj) for i in range(dim)] for tj in t])
     sigma = [noise * np.sqrt(dim / 100) * (2.5 + 1.5 * j / (dim - 1)) ** 2 for j in range(dim)]
-    for k, keep in enumerate([a[:, 1:], a]):
-        expected = normal(x, np.diag(np.square(sigma)) + keep @ keep.T)
+    for k, columns in enumerate([a[:, 1:], a]):
+        expected = normal(x, np.diag(np.square(sigma)) + columns @ columns.T)
         np.testing.assert_allclose(problem.log_evidence(x)[:, k], expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.15, 0.01])
 def test_time_series_keeps_the_digits_of_log_k(noise: float) -> None:
-    # log K of a single added column in closed form, without the difference of two large numbers.
+    # The models differ by one column, so log K has a closed form that does not subtract two large numbers.
     problem = problems.time_series(100, noise)
     x = draws(problem, 500)
     t = np.linspace(0, np.pi / 2, 100)
@@ -116,7 +116,7 @@ def test_counts_and_positive_data_against_quadrature() -> None:
         cases.append((problem, x, (poisson, binomial)))
     problem = problems.decades(6)
     for x in draws(problem, 2):
-        # Over u = log r, whose density is r · gamma(r).
+        # The integral is over u = log r, whose density is r · gamma(r).
         gamma = log_quad(
             lambda u, x=x: (
                 np.sum(stats.gamma.logpdf(x, 1.5, scale=np.exp(-u))) + stats.gamma.logpdf(np.exp(u), 0.3) + u
@@ -236,7 +236,7 @@ def test_rastrigin_against_quadrature() -> None:
         terms = np.exp(log_prior(theta) + stats.norm.logpdf(x, theta, 0.25)) * 0.001
         expected = (stats.norm.logpdf(x, 0, np.sqrt(2 + 1 / 16)), np.log(terms.sum()) - norm)
         np.testing.assert_allclose(problem.log_evidence(np.array([[x]]))[0], expected, rtol=0, atol=1e-9)
-    # Components are independent.
+    # The components are independent, so their log evidences add up.
     x = draws(problems.rastrigin(3))
     parts = sum(problem.log_evidence(x[:, [i]]) for i in range(3))
     np.testing.assert_allclose(problems.rastrigin(3).log_evidence(x), parts, rtol=0, atol=1e-9)
@@ -279,7 +279,7 @@ def test_discrete_problems_against_draws_of_the_prior() -> None:
             assert agrees_with_prior_draws(problem, x, log_likelihood)
 
 
-# Evidences are probabilities: they sum or integrate to one
+# Evidences are probabilities, so they sum or integrate to one
 
 
 def test_discrete_evidences_sum_to_one() -> None:
@@ -295,7 +295,7 @@ def test_discrete_evidences_sum_to_one() -> None:
         (problems.contingency_table(2, 2, total=5), tables),
     ):
         np.testing.assert_allclose(np.exp(problem.log_evidence(every)).sum(axis=0), 1, rtol=1e-12)
-    # The tail beyond 20,000 falls like its fifth power.
+    # Beyond 20,000 the probability falls with at least the fifth power of the count and can be left out.
     counts = np.arange(20_000)[:, None]
     total = np.exp(problems.overdispersion(1).log_evidence(counts)).sum(axis=0)
     np.testing.assert_allclose(total, 1, rtol=1e-12)
@@ -328,7 +328,8 @@ def test_densities_of_one_number_integrate_to_one(problem: Problem, low: float, 
 
 
 def test_decades_integrates_to_one() -> None:
-    # Over u = log x, on which the densities are smooth; the gamma model's tail falls like exp(−0.3 u).
+    # The integral is over u = log x, because the densities are smooth functions of u. The density of the
+    # gamma model falls like exp(−0.3 u).
     problem = problems.decades(1)
     for k in range(2):
         integral, _ = quad(

@@ -1,5 +1,7 @@
-"""Every problem's exact evidence against its own draws."""
+"""The exact evidence of every problem, checked with draws of its own models."""
 
+import doctest
+import importlib
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,14 +20,15 @@ Evidences = Sequence[np.ndarray]
 NAMES = tuple(zoo())
 DRAWS = 20_000
 
-# No draw of one model comes near the other, so draws cannot check the evidence; scipy does, in
-# test_exact.py.
+# No draw of one model looks like a draw of the other, so draws cannot check the evidence. test_exact.py
+# compares it with scipy.
 SEPARATED = {"far_apart"}
 
 # Problems without a symmetry that can be used for augmentation.
 NO_SYMMETRY = {"lifetime"}
 
-# Models whose rows cannot be steered one by one: draws repeated until accepted, or time along the first axis.
+# Models whose rows cannot be steered one by one: "many modes" repeats draws until they are accepted, and
+# "correlated" draws with time along the first axis.
 ROWS_TOGETHER = {
     ("rastrigin", "many modes"),
     ("rastrigin_10", "many modes"),
@@ -35,7 +38,7 @@ ROWS_TOGETHER = {
 
 @dataclass(frozen=True)
 class Drawn:
-    """Draws of every model of a problem (the first few) and their log evidences (all)."""
+    """The first 500 draws of each model of a problem, and the log evidences of all its draws."""
 
     problem: Problem
     x: tuple
@@ -49,34 +52,34 @@ def first(x: Any, n: int) -> Any:
 @cache
 def drawn(name: str) -> Drawn:
     problem = zoo()[name]()
-    few, evidences = [], []
+    first_draws, evidences = [], []
     for k, model in enumerate(problem.models):
         x, _ = model.draw(np.random.default_rng([7, k]), DRAWS)
-        few.append(first(x, 500))
+        first_draws.append(first(x, 500))
         evidences.append(problem.log_evidence(x))
-    return Drawn(problem, tuple(few), tuple(evidences))
+    return Drawn(problem, tuple(first_draws), tuple(evidences))
 
 
 def moment_z(evidences: Evidences, model: int, against: int) -> tuple[float, float]:
     """Compare E[K^½ | against] with E[K^−½ | model], which are equal: z score and relative standard error.
 
-    Both have a finite variance whatever the models, since E[K | against] = E[1/K | model] = 1.
+    Both have a finite variance for any two models, because E[K | against] = E[1/K | model] = 1.
     """
-    up = 0.5 * (evidences[against][:, model] - evidences[against][:, against])
-    down = -0.5 * (evidences[model][:, model] - evidences[model][:, against])
-    top = max(up.max(), down.max())
+    under_against = 0.5 * (evidences[against][:, model] - evidences[against][:, against])
+    under_model = -0.5 * (evidences[model][:, model] - evidences[model][:, against])
+    top = max(under_against.max(), under_model.max())
     means, errors = [], []
-    for exponent in (up, down):
+    for exponent in (under_against, under_model):
         values = np.exp(exponent - top)
         means.append(values.mean())
         errors.append(values.std() / np.sqrt(len(values)))
-    # Rounding, where all values are the same.
+    # The added term is the rounding error, for problems in which all values are the same.
     error = np.hypot(*errors) + 1e-14 * means[0]
     return (means[0] - means[1]) / error, max(e / m for e, m in zip(errors, means, strict=True))
 
 
 def calibration_p_value(evidences: Evidences) -> float:
-    """Chi-square p-value of label frequencies against the posterior probabilities, in bins of probability."""
+    """Compare the frequencies of labels with the posterior probabilities in 20 bins: chi-square p-value."""
     log_evidence = np.concatenate(evidences)
     labels = np.repeat(np.arange(len(evidences)), [len(e) for e in evidences])
     probabilities = np.exp(log_evidence - log_evidence.max(axis=1, keepdims=True))
@@ -94,14 +97,15 @@ def calibration_p_value(evidences: Evidences) -> float:
 
 
 def score_z(evidences: Evidences, model: int, against: int) -> tuple[float, float]:
-    """Ask whether log K + c or (1 + c) log K would fit the labels better, for a small c: two z scores.
+    """Test whether log K + c or (1 + c) log K would fit the labels better, for a small c: two z scores.
 
-    They are the derivatives of the log likelihood of the labels by c, divided by their standard deviation.
+    They are the derivatives of the log likelihood of the labels with respect to c, at c = 0, divided by their
+    standard deviations.
     """
     log_k = np.concatenate([evidences[k][:, model] - evidences[k][:, against] for k in (against, model)])
     label = np.repeat([0, 1], [len(evidences[against]), len(evidences[model])])
     p = expit(log_k)
-    # Rounding, where log K is zero everywhere.
+    # 1e-12 avoids 0/0 for a problem whose log K is zero everywhere.
     offset = (label - p).sum() / np.sqrt((p * (1 - p)).sum() + 1e-12)
     scale = ((label - p) * log_k).sum() / np.sqrt((p * (1 - p) * log_k**2).sum() + 1e-12)
     return offset, scale
@@ -115,7 +119,15 @@ def is_exact(evidences: Evidences) -> bool:
     return calibration_p_value(evidences) > 1e-4
 
 
-def test_zoo_is_large_and_fresh() -> None:
+def test_examples_of_the_docstrings() -> None:
+    for name in sorted({function.__module__ for function in vars(problems).values() if callable(function)}):
+        # By name: `evidencenet.problems.zoo` as an attribute is the function, not the module.
+        result = doctest.testmod(importlib.import_module(name))
+        assert result.attempted > 0
+        assert result.failed == 0
+
+
+def test_zoo_is_large() -> None:
     assert len(NAMES) >= 45
     kinds = {zoo()[name]().name for name in NAMES}
     assert len(kinds) >= 39
@@ -173,7 +185,7 @@ def test_wrong_evidence_is_noticed(name: str) -> None:
 
 
 class Recorder(np.random.Generator):
-    """A generator that notes the first axis of all that is drawn from it."""
+    """A generator that records the length of the first axis of every array it returns."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(np.random.PCG64(seed))
@@ -194,13 +206,13 @@ class Recorder(np.random.Generator):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_rows_can_be_steered_one_by_one(name: str) -> None:
-    # Every call returns one row for each draw, and there are as many calls whatever the numbers are.
+    # Every call returns one row for each draw, and the number of calls does not depend on the numbers drawn.
     for model in drawn(name).problem.models:
         recorders = [Recorder(seed) for seed in (1, 2)]
         for recorder in recorders:
             model.draw(recorder, 37)
-        alike = set(recorders[0].lengths) == {37} and recorders[0].lengths == recorders[1].lengths
-        assert alike == ((name, model.name) not in ROWS_TOGETHER)
+        by_row = set(recorders[0].lengths) == {37} and recorders[0].lengths == recorders[1].lengths
+        assert by_row == ((name, model.name) not in ROWS_TOGETHER)
 
 
 def arrays(x: Any) -> list[np.ndarray]:
@@ -222,13 +234,13 @@ def test_augmentation_leaves_bayes_factors(name: str) -> None:
             for key in set(x) - {"mask"}:
                 assert not moved[key][~moved["mask"]].any()
         before, after = sample.problem.log_evidence(x), sample.problem.log_evidence(moved)
-        # Coordinates in single precision that are mirrored are rounded: an error of 1e-7 in phase.
+        # Mirrored coordinates are rounded to single precision, which changes the phase of a wave by 1e-7.
         tolerance = 1e-4 if name == "marked_points" else 1e-10
         np.testing.assert_allclose(after, before, rtol=1e-11, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", sorted(NO_SYMMETRY))
-def test_some_have_no_symmetry(name: str) -> None:
+def test_problems_without_symmetry_have_no_augmentation(name: str) -> None:
     assert drawn(name).problem.augment is None
 
 
@@ -265,7 +277,7 @@ def test_quadrature_has_converged(make: Callable[..., Problem], finer: dict[str,
 @pytest.mark.parametrize("make", [problems.heavy_tails, problems.two_humps])
 @pytest.mark.parametrize("distance", [10.0, 16.0, 25.0])
 def test_location_is_integrated_wherever_the_data_are(make: Callable[..., Problem], distance: float) -> None:
-    # The prior of the location is N(0, 1): the integrand lies near the data, near zero or between.
+    # The prior of the location is N(0, 1), so the integrand lies near the data, near zero or in between.
     problem = make()
     x: Any = problem.models[1].draw(np.random.default_rng(0), 10)[0] + np.array(distance)
     location, h = np.linspace(-60, 60, 12_001, retstep=True)
@@ -283,7 +295,7 @@ def test_location_is_integrated_wherever_the_data_are(make: Callable[..., Proble
 
 
 def test_quadrature_converges_on_long_records() -> None:
-    # The narrower the likelihood, the more nodes it needs: four times the default length.
+    # A longer record has a narrower likelihood, which needs more nodes. Here: four times the default length.
     coarse = problems.autocorrelation(length=200)
     fine = problems.autocorrelation(length=200, nodes=400)
     x, _ = coarse.models[1].draw(np.random.default_rng(0), 500)
@@ -294,7 +306,7 @@ def test_quadrature_converges_on_long_records() -> None:
 
 
 def untyped(**options: Any) -> dict[str, Any]:
-    """Hide wrong types from the type checker: they are the point."""
+    """Hide wrong types from the type checker: these tests are about wrong types."""
     return options
 
 

@@ -1,4 +1,4 @@
-"""What every problem does with its data: check, convert, cut into chunks, flip signs."""
+"""Helpers for the data of the problems: checks, conversion, chunks, random signs and orders."""
 
 from collections.abc import Callable
 
@@ -86,7 +86,7 @@ def shuffle(rng: np.random.Generator, x: Data) -> np.ndarray:
 
 
 def shuffle_along(rng: np.random.Generator, x: np.ndarray, axis: int) -> np.ndarray:
-    """Permute one axis of each data set at random; all else moves along with it."""
+    """Permute one axis of each data set at random; the entries of the other axes move with it."""
     shape = [1] * x.ndim
     shape[0], shape[axis] = x.shape[0], x.shape[axis]
     return np.take_along_axis(x, rng.random(shape).argsort(axis=axis), axis=axis)

@@ -21,7 +21,7 @@ def normal_log_density(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndar
 def linear_log_density(design: np.ndarray, sigma: float) -> Callable[[np.ndarray], np.ndarray]:
     """Return the function x (n, d) → log N(x; 0, sigma² I + design designᵀ), shape (n,).
 
-    The cost is that of the few columns of the design, not of a d × d matrix.
+    The cost depends on the few columns of the design: no d × d matrix is built.
     """
     axes, singular, _ = np.linalg.svd(design / sigma, full_matrices=False)
     shrink = singular**2 / (1 + singular**2)

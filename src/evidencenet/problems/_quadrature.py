@@ -11,10 +11,10 @@ def legendre(low: float, high: float, nodes: int) -> tuple[np.ndarray, np.ndarra
 
 
 def trapezoid(reach: float, step: float) -> tuple[np.ndarray, float]:
-    """Return nodes on [−reach, reach], at most `step` apart, and the log of their distance.
+    """Return nodes on [−reach, reach], at most `step` apart, and the log of their spacing.
 
-    The trapezoidal rule converges exponentially for a smooth integrand that vanishes at both ends, and unlike
-    Gauss–Hermite it resolves a narrow likelihood anywhere under the prior.
+    The trapezoidal rule converges exponentially for a smooth integrand that vanishes at both ends. Unlike
+    Gauss–Hermite quadrature, it also resolves a narrow likelihood far from the centre of the prior.
     """
     half = int(np.ceil(reach / step))
     nodes = np.linspace(-reach, reach, 2 * half + 1)

@@ -11,14 +11,18 @@ from evidencenet.simulation.model import Model
 
 
 def headings(size: int = 20, *, strength: float = 0.6, nodes: int = 60) -> Problem:
-    """Tell whether animals move in any direction, along one direction, or along an axis.
+    """Decide whether animals move in any direction, along one direction, or along an axis.
 
-    The data are the angles at which the animals leave. "any": uniform. "direction": von Mises, of density
-    exp(κ cos(x − μ)) / (2π I_0(κ)). "axis": the same for twice the angle, exp(κ cos 2(x − μ)) / (2π I_0(κ)),
-    so that both ways along the axis are equally probable. μ is uniform, and κ is exponential with mean
-    `strength`. With R the length of the sum of the unit vectors at the angles (for "axis", at twice the
-    angles), the integral over μ gives I_0(κ R) / (2π I_0(κ))^size; the mean over κ is Gauss–Legendre
-    quadrature. All angles may be rotated or mirrored, and their order does not matter.
+    The data are the angles at which the animals leave. "any": the angles are uniform. "direction": they have
+    a von Mises distribution, with density exp(κ cos(x − μ)) / (2π I_0(κ)). "axis": twice the angle has this
+    distribution, so the density is exp(κ cos 2(x − μ)) / (2π I_0(κ)), and both ways along the axis are
+    equally probable. μ is uniform, and κ is exponential with mean `strength`.
+
+    Let R be the length of the sum of the unit vectors at the angles (for "axis", at twice the angles). The
+    integral over μ gives I_0(κ R) / (2π I_0(κ))^size. The mean over κ is computed with Gauss–Legendre
+    quadrature.
+
+    log K does not change if all angles are rotated or mirrored, and does not depend on their order.
 
     Parameters
     ----------

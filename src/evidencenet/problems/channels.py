@@ -14,13 +14,16 @@ def coupled_channels(
 ) -> Problem:
     """Test whether the channels of a recording share a part of their signal.
 
-    Each channel is a stationary autoregressive series of variance 1 whose correlation at lag t is φ^t, with
-    the same φ ~ U(0.2, 0.9) for all channels. M0: the channels are independent. M1: any two have the
-    correlation ρ ~ U(0, strongest) at the same time, and ρ φ^t at lag t. The covariance is then a product of
-    one matrix in time and one between channels. The sum of the channels, divided by √channels, has variance
-    1 + (channels − 1) ρ; every direction at right angles to it has 1 − ρ. At given φ and ρ the evidence is a
-    sum over these; the mean is Gauss–Legendre quadrature over both. The channels may change places, time may
-    run backwards, and the sign of all values may change.
+    Each channel is a stationary autoregressive series of variance 1, with correlation φ^t at lag t. φ ~
+    U(0.2, 0.9) is the same for all channels. M0: the channels are independent. M1: two different channels
+    have correlation ρ φ^t at lag t, with ρ ~ U(0, strongest).
+
+    The covariance is the product of a matrix in time and a matrix between channels. The sum of the channels,
+    divided by √channels, has variance 1 + (channels − 1) ρ. Every direction orthogonal to it has variance 1 −
+    ρ. At given φ and ρ the log evidence is a sum over these directions. The mean over both is computed with
+    Gauss–Legendre quadrature.
+
+    log K does not change if channels are exchanged, if time is reversed, or if all values change their sign.
 
     Parameters
     ----------
@@ -71,13 +74,13 @@ def coupled_channels(
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         common = x.sum(axis=1, keepdims=True) / np.sqrt(channels)
-        whole = _squares(x, phi).sum(axis=1)
+        total = _squares(x, phi).sum(axis=1)
         shared = _squares(common, phi)[:, 0]
         log_volume = (length - 1) * np.log1p(-(phi**2)) + length * np.log(2 * np.pi)
-        independent = -0.5 * (whole + channels * log_volume)
+        independent = -0.5 * (total + channels * log_volume)
         large, small = 1 + (channels - 1) * rho, 1 - rho
-        # The directions at right angles to the common one have what it leaves of the sum of squares.
-        squares = shared[:, :, None] / large + (whole - shared)[:, :, None] / small
+        # The orthogonal directions together have the sum of squares that the common one leaves.
+        squares = shared[:, :, None] / large + (total - shared)[:, :, None] / small
         log_scale = length * (np.log(large) + (channels - 1) * np.log(small))
         coupled = -0.5 * (squares + log_scale + channels * log_volume[:, None])
         return np.stack(

@@ -10,15 +10,16 @@ from evidencenet.simulation.model import Model
 
 
 def overdispersion(size: int = 20, *, failures: float = 5.0) -> Problem:
-    """Tell Poisson counts of one rate from overdispersed counts.
+    """Distinguish Poisson counts of one rate from overdispersed counts.
 
-    M0: x_i ~ Poisson(λ) with λ ~ gamma(4, rate 0.4). M1: x_i ~ negative binomial(r = failures, p), that is a
-    Poisson count whose rate is itself gamma distributed, with p ~ beta(5, 8). With S = Σ x_i, conjugacy gives
+    M0: x_i ~ Poisson(λ) with λ ~ gamma(4, rate 0.4). M1: x_i ~ negative binomial(r = failures, p) with p ~
+    beta(5, 8). This is a Poisson count whose rate has a gamma distribution. With S = Σ x_i, the priors are
+    conjugate and give
 
         p(x|M0) = b^a Γ(a + S) / (Γ(a) (b + size)^(a + S) ∏ x_i!),  a = 4, b = 0.4,
         p(x|M1) = ∏ Γ(x_i + r)/(x_i! Γ(r)) · B(5 + size·r, 8 + S)/B(5, 8).
 
-    The order of the counts does not matter.
+    log K does not depend on the order of the counts.
 
     Parameters
     ----------
@@ -31,6 +32,11 @@ def overdispersion(size: int = 20, *, failures: float = 5.0) -> Problem:
     -------
     problem
         Data of shape (n, size), whole numbers; parameters of shape (n,): λ in M0, p in M1.
+
+    Examples
+    --------
+    >>> overdispersion()
+    Problem('overdispersion', models=('Poisson', 'negative binomial'), augment=yes)
     """
     size, failures = count("size", size), positive("failures", failures)
     a, b, alpha, beta = 4.0, 0.4, 5.0, 8.0
@@ -69,11 +75,12 @@ def overdispersion(size: int = 20, *, failures: float = 5.0) -> Problem:
 def contingency_table(height: int = 3, width: int = 4, *, total: int = 60) -> Problem:
     """Test whether the rows and columns of a table of counts are independent.
 
-    `total` items fall into height × width cells. M0: the probability of a cell is u_i v_j, with u and v each
-    uniform on its simplex. M1: the probabilities are uniform on the simplex of all cells. Both evidences are
-    Dirichlet-multinomial: with D(c) = Γ(k) ∏ Γ(c_i + 1) / Γ(k + Σ c_i) for k counts c, p(x|M1) = m D(x) and
-    p(x|M0) = m D(row sums) D(column sums), where m is the multinomial coefficient. Rows may change places,
-    and columns too.
+    `total` items fall into height × width cells. M0: the probability of a cell is u_i v_j, where u and v are
+    each uniform on their simplex. M1: the probabilities are uniform on the simplex of all cells. Both
+    evidences are Dirichlet-multinomial. For k counts c, let D(c) = Γ(k) ∏ Γ(c_i + 1) / Γ(k + Σ c_i), and let
+    m be the multinomial coefficient. Then p(x|M0) = m D(row sums) D(column sums) and p(x|M1) = m D(x).
+
+    log K does not change if rows are exchanged, or columns.
 
     Parameters
     ----------
@@ -86,6 +93,11 @@ def contingency_table(height: int = 3, width: int = 4, *, total: int = 60) -> Pr
     -------
     problem
         Data of shape (n, height, width), whole numbers; parameters of the same shape: the probabilities.
+
+    Examples
+    --------
+    >>> contingency_table()
+    Problem('contingency_table', models=('independent', 'dependent'), augment=yes)
     """
     height, width = count("height", height, least=2), count("width", width, least=2)
     total = count("total", total)
@@ -105,15 +117,15 @@ def contingency_table(height: int = 3, width: int = 4, *, total: int = 60) -> Pr
         if not (np.all(x >= 0) and np.all(x.sum(axis=(1, 2)) == total)):
             raise ValueError(f"every table must hold counts that sum to {total}")
         flat = x.reshape(len(x), height * width)
-        ways = gammaln(total + 1) - gammaln(flat + 1).sum(axis=1)
+        log_ways = gammaln(total + 1) - gammaln(flat + 1).sum(axis=1)
         margins = _dirichlet(x.sum(axis=2)) + _dirichlet(x.sum(axis=1))
-        return ways[:, None] + np.stack([margins, _dirichlet(flat)], axis=1)
+        return log_ways[:, None] + np.stack([margins, _dirichlet(flat)], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
         x = array(x)
-        down = rng.random((len(x), height, 1)).argsort(axis=1)
-        across = rng.random((len(x), 1, width)).argsort(axis=2)
-        return np.take_along_axis(np.take_along_axis(x, down, axis=1), across, axis=2)
+        row_order = rng.random((len(x), height, 1)).argsort(axis=1)
+        column_order = rng.random((len(x), 1, width)).argsort(axis=2)
+        return np.take_along_axis(np.take_along_axis(x, row_order, axis=1), column_order, axis=2)
 
     return Problem(
         name="contingency_table",
@@ -130,6 +142,6 @@ def _simplex(rng: np.random.Generator, n: int, size: int) -> np.ndarray:
 
 
 def _dirichlet(counts: np.ndarray) -> np.ndarray:
-    """Return log ∫ ∏ p_i^{c_i} dp over the uniform law on the simplex."""
+    """Return log ∫ ∏ p_i^{c_i} dp over the uniform distribution on the simplex."""
     size = counts.shape[1]
     return gammaln(size) + gammaln(counts + 1).sum(axis=1) - gammaln(size + counts.sum(axis=1))

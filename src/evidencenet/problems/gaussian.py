@@ -13,10 +13,13 @@ from evidencenet.simulation.model import Model
 def mean_test(size: int = 20, spread: float = 1.0, *, scale: float = 1.0, offset: float = 0.0) -> Problem:
     """Test whether the mean of a normal sample of known variance is zero.
 
-    M0: x_i ~ N(0, 1) for i = 1..size. M1: x_i ~ N(μ, 1) with μ ~ N(0, spread²). Both are multivariate normal,
-    with covariance I and I + spread² 1 1ᵀ. The data are then written in other units, offset + scale · x,
-    which leaves log K as it is: a tiny or huge scale, or an offset far larger than the variation, only makes
-    it harder to learn. Reflecting the data about the offset changes nothing.
+    M0: x_i ~ N(0, 1) for i = 1..size. M1: x_i ~ N(μ, 1) with μ ~ N(0, spread²). Both evidences are
+    multivariate normal, with covariance I in M0 and I + spread² 1 1ᵀ in M1.
+
+    The data are then written in other units, offset + scale · x. This does not change log K. A tiny or huge
+    scale, or an offset that is much larger than the variation, only makes log K harder to learn.
+
+    log K does not change if the data are reflected about the offset.
 
     Parameters
     ----------
@@ -31,6 +34,11 @@ def mean_test(size: int = 20, spread: float = 1.0, *, scale: float = 1.0, offset
     -------
     problem
         Data of shape (n, size), float64.
+
+    Examples
+    --------
+    >>> mean_test()
+    Problem('mean_test', models=('zero mean', 'free mean'), augment=yes)
     """
     size = count("size", size)
     spread, scale = positive("spread", spread), positive("scale", scale)
@@ -63,13 +71,13 @@ def mean_test(size: int = 20, spread: float = 1.0, *, scale: float = 1.0, offset
 def t_test(size: int = 20, spread: float = 1.0, *, shape: float = 3.0, rate: float = 2.0) -> Problem:
     """Test whether the mean of a normal sample of unknown variance is zero.
 
-    x_i ~ N(μ, σ²) with σ² ~ inverse gamma(shape, rate) in both models; μ = 0 in M0, and μ ~ N(0, spread² σ²)
-    in M1. Given σ the data have covariance σ² C with C = I or I + spread² 1 1ᵀ, so that, with a = shape and
-    b = rate, the evidence is a multivariate Student t,
+    x_i ~ N(μ, σ²) with σ² ~ inverse gamma(shape, rate) in both models. M0: μ = 0. M1: μ ~ N(0, spread² σ²).
+    Given σ, the data have covariance σ² C with C = I in M0 and C = I + spread² 1 1ᵀ in M1. The evidence is
+    therefore a multivariate Student t density; with a = shape and b = rate,
 
         p(x) = (2π)^(−n/2) |C|^(−½) b^a Γ(a + n/2) / (Γ(a) (b + ½ xᵀC⁻¹x)^(a + n/2)).
 
-    Changing the sign of x changes nothing.
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -84,6 +92,11 @@ def t_test(size: int = 20, spread: float = 1.0, *, shape: float = 3.0, rate: flo
     -------
     problem
         Data of shape (n, size), float64; parameters ``mean`` and ``sigma``.
+
+    Examples
+    --------
+    >>> t_test()
+    Problem('t_test', models=('zero mean', 'free mean'), augment=yes)
     """
     size = count("size", size)
     spread, shape, rate = positive("spread", spread), positive("shape", shape), positive("rate", rate)
@@ -99,11 +112,11 @@ def t_test(size: int = 20, spread: float = 1.0, *, shape: float = 3.0, rate: flo
     def log_evidence(x: Data) -> np.ndarray:
         x = rows(x, (size,))
         squares, total = np.einsum("ij,ij->i", x, x), x.sum(axis=1)
-        growth = 1 + size * spread**2
-        shifted = _scale_free(squares - (spread * total) ** 2 / growth, size, shape, rate) - 0.5 * np.log(
-            growth
-        )
-        return np.stack([_scale_free(squares, size, shape, rate), shifted], axis=1)
+        # The determinant of I + spread² 1 1ᵀ.
+        determinant = 1 + size * spread**2
+        rest = squares - (spread * total) ** 2 / determinant
+        free_mean = _scale_free(rest, size, shape, rate) - 0.5 * np.log(determinant)
+        return np.stack([_scale_free(squares, size, shape, rate), free_mean], axis=1)
 
     return Problem(
         name="t_test",
@@ -119,10 +132,12 @@ def t_test(size: int = 20, spread: float = 1.0, *, shape: float = 3.0, rate: flo
 def variance_test(size: int = 10, *, shape: float = 2.0, rate: float = 2.0) -> Problem:
     """Test whether two normal samples have the same variance.
 
-    Two samples of `size` values each, all of mean zero. M0: one variance σ² ~ inverse gamma(shape, rate) for
-    both. M1: each sample has its own, drawn independently from the same prior. Closed form as in `t_test`,
-    for the 2·size values together and for each sample. The sign of any value may change, and the samples may
-    be exchanged.
+    There are two samples of `size` values each, all with mean zero. M0: both samples have the same variance
+    σ² ~ inverse gamma(shape, rate). M1: each sample has its own variance, drawn independently from the same
+    prior. The evidence has the closed form of `t_test`: for all 2·size values together in M0, and for each
+    sample separately in M1.
+
+    log K does not change if any value changes its sign, or if the samples are exchanged.
 
     Parameters
     ----------
@@ -135,14 +150,19 @@ def variance_test(size: int = 10, *, shape: float = 2.0, rate: float = 2.0) -> P
     -------
     problem
         Data of shape (n, 2·size), float64, one sample after the other; parameters σ of shape (n, 2).
+
+    Examples
+    --------
+    >>> variance_test()
+    Problem('variance_test', models=('one variance', 'two variances'), augment=yes)
     """
     size = count("size", size)
     shape, rate = positive("shape", shape), positive("rate", rate)
 
-    def one(rng: np.random.Generator, n: int) -> np.ndarray:
+    def one_variance(rng: np.random.Generator, n: int) -> np.ndarray:
         return np.repeat(np.sqrt(rate / rng.standard_gamma(shape, (n, 1))), 2, axis=1)
 
-    def two(rng: np.random.Generator, n: int) -> np.ndarray:
+    def two_variances(rng: np.random.Generator, n: int) -> np.ndarray:
         return np.sqrt(rate / rng.standard_gamma(shape, (n, 2)))
 
     def sample(rng: np.random.Generator, sigma: np.ndarray) -> np.ndarray:
@@ -150,24 +170,29 @@ def variance_test(size: int = 10, *, shape: float = 2.0, rate: float = 2.0) -> P
 
     def log_evidence(x: Data) -> np.ndarray:
         squares = (rows(x, (2 * size,)) ** 2).reshape(-1, 2, size).sum(axis=2)
-        common = _scale_free(squares.sum(axis=1), 2 * size, shape, rate)
-        return np.stack([common, _scale_free(squares, size, shape, rate).sum(axis=1)], axis=1)
+        together = _scale_free(squares.sum(axis=1), 2 * size, shape, rate)
+        separate = _scale_free(squares, size, shape, rate).sum(axis=1)
+        return np.stack([together, separate], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
         x = rows(x, (2 * size,))
-        swap = rng.random((len(x), 1)) < 0.5
-        return signs(rng, x.shape) * np.where(swap, np.roll(x, size, axis=1), x)
+        exchange = rng.random((len(x), 1)) < 0.5
+        return signs(rng, x.shape) * np.where(exchange, np.roll(x, size, axis=1), x)
 
     return Problem(
         name="variance_test",
-        models=(Model("one variance", sample, prior=one), Model("two variances", sample, prior=two)),
+        models=(
+            Model("one variance", sample, prior=one_variance),
+            Model("two variances", sample, prior=two_variances),
+        ),
         log_evidence=log_evidence,
         augment=augment,
     )
 
 
 def _scale_free(squares: np.ndarray, size: int, shape: float, rate: float) -> np.ndarray:
-    """Return log ∫ ∏ N(x_i; 0, σ²) IG(σ²) dσ² for `size` values of the given sum of squares."""
-    after = shape + 0.5 * size
-    constant = gammaln(after) - gammaln(shape) + shape * np.log(rate) - 0.5 * size * np.log(2 * np.pi)
-    return constant - after * np.log(rate + 0.5 * squares)
+    """Return log ∫ ∏ N(x_i; 0, σ²) IG(σ²) dσ² for `size` values with the given sum of squares."""
+    posterior_shape = shape + 0.5 * size
+    constant = gammaln(posterior_shape) - gammaln(shape) + shape * np.log(rate)
+    constant = constant - 0.5 * size * np.log(2 * np.pi)
+    return constant - posterior_shape * np.log(rate + 0.5 * squares)

@@ -1,4 +1,4 @@
-"""Graphs: are there communities."""
+"""Graphs: with or without communities."""
 
 import numpy as np
 from scipy.special import betaln
@@ -12,10 +12,12 @@ from evidencenet.simulation.model import Model
 def communities(nodes: int = 20) -> Problem:
     """Test whether two known halves of a graph are communities.
 
-    Every pair of nodes is linked or not, independently. M0: with one probability p ~ U(0, 1) (an Erdős–Rényi
-    graph). M1: with probability p inside either half and q between the halves, p, q ~ U(0, 1) (a stochastic
-    block model). With e links among m pairs, a group of pairs of one probability has evidence
-    B(e + 1, m − e + 1). The nodes of a half may change places, and the halves too.
+    Every pair of nodes is linked or not, independently. M0: all pairs are linked with the same probability p
+    ~ U(0, 1) (an Erdős–Rényi graph). M1: pairs inside a half are linked with probability p and pairs between
+    the halves with probability q, where p, q ~ U(0, 1) (a stochastic block model). If m pairs have the same
+    probability and e of them are linked, their evidence is B(e + 1, m − e + 1).
+
+    log K does not change if nodes of the same half are exchanged, or the two halves.
 
     Parameters
     ----------
@@ -27,6 +29,11 @@ def communities(nodes: int = 20) -> Problem:
     problem
         Data of shape (n, nodes, nodes), float32: symmetric adjacency matrices of zeros and ones; parameters
         of shape (n, 2): the probabilities p and q, equal in M0.
+
+    Examples
+    --------
+    >>> communities()
+    Problem('communities', models=('no communities', 'communities'), augment=yes)
     """
     nodes = count("nodes", nodes, least=4)
     if nodes % 2:
@@ -51,14 +58,15 @@ def communities(nodes: int = 20) -> Problem:
         links = x[:, first, second]
         linked = np.stack([links[:, inside].sum(axis=1), links[:, ~inside].sum(axis=1)], axis=1)
         total = linked.sum(axis=1)
-        one = betaln(total + 1, len(first) - total + 1)
-        return np.stack([one, betaln(linked + 1, pairs - linked + 1).sum(axis=1)], axis=1)
+        one_probability = betaln(total + 1, len(first) - total + 1)
+        two_probabilities = betaln(linked + 1, pairs - linked + 1).sum(axis=1)
+        return np.stack([one_probability, two_probabilities], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
         x = array(x)
         order = rng.random((len(x), 2, half)).argsort(axis=2)
-        swap = rng.random((len(x), 1)) < 0.5
-        start = np.where(swap, [half, 0], [0, half])
+        exchange = rng.random((len(x), 1)) < 0.5
+        start = np.where(exchange, [half, 0], [0, half])
         order = (order + start[:, :, None]).reshape(len(x), nodes)
         return x[np.arange(len(x))[:, None, None], order[:, :, None], order[:, None, :]]
 

@@ -21,13 +21,15 @@ from evidencenet.simulation.model import Model
 
 
 def meta_analysis(studies: int = 12, *, scatter: float = 0.3, step: float = 0.1) -> Problem:
-    """Test whether studies of one effect disagree by more than their stated errors.
+    """Test whether studies of the same effect disagree by more than their stated errors.
 
     Study j reports an effect y_j and its standard error s_j, with log s_j ~ U(log 0.2, log 0.6). M0: all
-    measure the same effect, y_j ~ N(μ, s_j²). M1: the true effects differ, y_j ~ N(μ, s_j² + τ²), with
-    log τ ~ N(log scatter, ½²). In both, μ ~ N(0, 1). At given τ the evidence is normal; the mean over log τ
-    is the trapezoidal rule. The evidence is that of the y_j at the given s_j: both models share the law of
-    s_j, which cancels. The order of the studies does not matter, nor does the sign of all effects.
+    studies measure the same effect, y_j ~ N(μ, s_j²). M1: the true effects differ, y_j ~ N(μ, s_j² + τ²),
+    with log τ ~ N(log scatter, ½²). In both models μ ~ N(0, 1). At given τ the evidence is normal. The mean
+    over log τ is computed with the trapezoidal rule. The evidence is that of the y_j, given the s_j. The
+    distribution of the s_j is the same in both models, so it cancels and is left out.
+
+    log K does not depend on the order of the studies, and does not change if all effects change their sign.
 
     Parameters
     ----------
@@ -86,12 +88,17 @@ def meta_analysis(studies: int = 12, *, scatter: float = 0.3, step: float = 0.1)
 def subjects(capacity: int = 8, trials: int = 12, *, scatter: float = 0.4, step: float = 0.1) -> Problem:
     """Test whether the subjects of an experiment differ: a set of subjects, each a set of trials.
 
-    The number of subjects is uniform on 4..capacity (all of them if there are fewer), and each has m_j
-    trials, uniform on 2..trials. M0: all trials have one mean, x_ji ~ N(μ, 1). M1: each subject has its own,
-    x_ji ~ N(μ_j, 1) with μ_j ~ N(μ, τ²) and log τ ~ N(log scatter, ½²). In both, μ ~ N(0, 1). The deviations
-    of the trials from the mean of their subject have the same law in both models. The subject's mean is
-    N(μ, τ² + 1/m_j), and the rest is as in `meta_analysis`. The evidence is that of the trials, given how
-    many there are. The order of the subjects and of the trials does not matter, nor does the sign of all.
+    The number of subjects is uniform on 4..capacity (or it is the capacity, if that is below 4). Subject j
+    has m_j trials, uniform on 2..trials. M0: all trials have the same mean, x_ji ~ N(μ, 1). M1: each subject
+    has its own mean, x_ji ~ N(μ_j, 1) with μ_j ~ N(μ, τ²) and log τ ~ N(log scatter, ½²). In both models μ ~
+    N(0, 1).
+
+    The deviations of the trials from the mean of their subject have the same distribution in both models. The
+    mean of subject j is N(μ, τ² + 1/m_j), and the rest is as in `meta_analysis`. The evidence is that of the
+    trials, given their numbers.
+
+    log K does not depend on the order of the subjects or of the trials, and does not change if all values
+    change their sign.
 
     Parameters
     ----------
@@ -141,7 +148,7 @@ def subjects(capacity: int = 8, trials: int = 12, *, scatter: float = 0.4, step:
         means = values.sum(axis=2) / size
         deviations = (((values - means[:, :, None]) * mask) ** 2).sum(axis=(1, 2))
         present = number > 0
-        # From m values to their mean and their scatter about it.
+        # The density of m values is that of their mean times this factor.
         within = -0.5 * (deviations + (np.log(size) + (number - present) * np.log(2 * np.pi)).sum(axis=1))
         groups = np.stack([means, 1.0 / size, present], axis=1)
         between = in_chunks(lambda part: _log_evidence_of_means(part, scatter, step), groups, 2_000)
@@ -149,10 +156,10 @@ def subjects(capacity: int = 8, trials: int = 12, *, scatter: float = 0.4, step:
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
         x = named_arrays(x)
-        # Values and mask must move together: the shuffles see both as one array.
+        # Values and mask must move together, so they are shuffled as one array.
         both = np.stack([x["x"], x["mask"]], axis=-1)
-        within = rng.random(x["x"].shape)
-        both = np.take_along_axis(both, within.argsort(axis=2)[..., None], axis=2)
+        trial_order = rng.random(x["x"].shape).argsort(axis=2)
+        both = np.take_along_axis(both, trial_order[..., None], axis=2)
         both = shuffle_along(rng, both, 1)
         sign = signs(rng, (len(both), 1, 1)).astype(x["x"].dtype)
         return {"x": both[..., 0] * sign, "mask": both[..., 1].astype(bool)}
@@ -190,7 +197,7 @@ def _log_evidence_of_means(groups: np.ndarray, scatter: float, step: float) -> n
         weights = present / (variances + tau[:, None] ** 2)
         total, weighted = weights.sum(axis=2), (weights * means).sum(axis=2)
         squares = (weights * means**2).sum(axis=2) - weighted**2 / (1 + total)
-        # An absent group has weight zero; as a factor of 1 it adds nothing to the logarithm.
+        # An absent group has weight 0. It is replaced by 1 here, whose logarithm adds nothing.
         logs = np.log(np.where(present > 0, weights, 1.0)).sum(axis=2) - np.log1p(total)
         return 0.5 * (logs - squares - present.sum(axis=2) * np.log(2 * np.pi))
 

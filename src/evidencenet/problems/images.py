@@ -17,13 +17,15 @@ def random_field(
     step: float = 0.5,
     channel_axis: bool = True,
 ) -> Problem:
-    """Tell the correlation length of a Gaussian random field of unknown amplitude.
+    """Distinguish two correlation lengths of a Gaussian random field of unknown amplitude.
 
     The image is a periodic, stationary Gaussian field plus white noise N(0, noise²). The field has the power
-    spectrum P(k) ∝ exp(−k² ℓ²), of unit variance per pixel, times an amplitude A with log A ~ N(0, ½²); ℓ =
-    lengths[m] pixels in model m. The Fourier modes are independent with variance A P(k) + noise², so at given
-    A the evidence is a sum over the distinct powers; the mean over log A is the trapezoidal rule. The image
-    may change its sign, be shifted and be transposed.
+    spectrum P(k) ∝ exp(−k² ℓ²), scaled to unit variance per pixel, times an amplitude A with log A ~ N(0,
+    ½²). In model m, ℓ = lengths[m] pixels. The Fourier modes are independent and have variance A P(k) +
+    noise². At given A the log evidence is therefore a sum over the distinct values of the power. The mean
+    over log A is computed with the trapezoidal rule.
+
+    log K does not change if the image changes its sign, is shifted, or is transposed.
 
     Parameters
     ----------
@@ -43,6 +45,11 @@ def random_field(
     problem
         Data of shape (n, side, side, 1), float32, or (n, side, side) without a channel axis; parameters A of
         shape (n,).
+
+    Examples
+    --------
+    >>> random_field()
+    Problem('random_field', models=('rough', 'smooth'), augment=yes)
     """
     side = count("side", side, least=2)
     noise, step = positive("noise", noise), positive("step", step)
@@ -52,7 +59,8 @@ def random_field(
     scales = [positive("lengths", length) for length in lengths]
     frequency = np.fft.fftfreq(side) * side
     squared = np.rint(frequency[:, None] ** 2 + frequency**2).astype(int)
-    # Modes of the same |k| have the same power: the evidence needs only their sum and their number.
+    # Modes with the same |k| have the same power. The evidence needs only the sum of their squares and their
+    # number.
     shells, shell = np.unique(squared, return_inverse=True)
     shell = shell.reshape(side, side)
     number = np.bincount(shell.ravel()).astype(float)
@@ -61,7 +69,8 @@ def random_field(
     for length in scales:
         power = np.exp(-shells * (2 * np.pi * length / side) ** 2)
         powers.append(power * side**2 / (number @ power))
-    # 24 prior widths: a smooth field must be very strong to explain a rough image.
+    # The nodes reach out to 24 prior widths, because a smooth field explains a rough image only if its
+    # amplitude is very large.
     log_amplitudes, log_step = trapezoid(12.0, step / side)
     log_weights = log_step - 0.5 * (log_amplitudes / 0.5) ** 2 - np.log(0.5 * np.sqrt(2 * np.pi))
 
@@ -81,11 +90,11 @@ def random_field(
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         modes = np.abs(np.fft.fft2(x, norm="ortho")) ** 2
-        content = modes.reshape(len(x), side**2) @ membership
+        shell_sums = modes.reshape(len(x), side**2) @ membership
         columns = []
         for power in powers:
             variance = np.exp(log_amplitudes) * power[:, None] + noise**2
-            log_density = -0.5 * content @ (1 / variance) - 0.5 * number @ np.log(2 * np.pi * variance)
+            log_density = -0.5 * shell_sums @ (1 / variance) - 0.5 * number @ np.log(2 * np.pi * variance)
             columns.append(log_integral(log_density, log_weights))
         return np.stack(columns, axis=1)
 
@@ -107,14 +116,17 @@ def random_field(
 
 
 def faint_source(side: int = 12, *, amplitude: float = 4.0, width: float = 1.2) -> Problem:
-    """Look for a faint source at an unknown place of an image.
+    """Look for a faint source at an unknown place in an image.
 
-    M0: all pixels are noise, N(0, 1). M1: a source is added at a pixel, uniform over the image, blurred to a
-    Gaussian of standard deviation `width` pixels and cut at the edge, with flux a ~ N(0, amplitude²): the
-    image is a difference of two exposures, so that the flux may have either sign. At a given pixel the
-    evidence is normal; with p the image's product with the blurred source of squared length q, it is the
-    noise's density times exp(½ p² v / (1 + v q)) / √(1 + v q), with v = amplitude². M1 is the mean over the
-    pixels. The image may change its sign, be mirrored and be transposed.
+    M0: all pixels are noise, N(0, 1). M1: a source is added at a pixel that is uniform over the image. The
+    source is a Gaussian of standard deviation `width` pixels, cut at the edge, times its flux a ~ N(0,
+    amplitude²). The image is the difference of two exposures, so the flux can have either sign.
+
+    At a given pixel the evidence is normal. Let p be the product of the image with the source of flux 1, q
+    the sum of the squares of that source, and v = amplitude². Then the evidence is the density of the noise
+    times exp(½ p² v / (1 + v q)) / √(1 + v q). The evidence of M1 is the mean of this over the pixels.
+
+    log K does not change if the image changes its sign, is mirrored, or is transposed.
 
     Parameters
     ----------

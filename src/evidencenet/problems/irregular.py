@@ -8,8 +8,9 @@ from evidencenet.problems._quadrature import legendre, log_integral
 from evidencenet.problems.problem import Problem
 from evidencenet.simulation.model import Model
 
+# The gaps make aliases of the frequency, as the seasons do for a star that cannot be seen all year.
 SEASONS = 5
-OPEN = 0.6
+OBSERVABLE = 0.6
 
 
 def light_curve(
@@ -17,14 +18,17 @@ def light_curve(
 ) -> Problem:
     """Look for a periodic signal in the brightness of a star, seen at irregular times with gaps.
 
-    The number of times is uniform on capacity/2..capacity. The times lie between 0 and 1, in order, and are
-    uniform over five seasons: of each fifth, only the first 60% can be observed. M0: y_i = c + n_i, with an
-    unknown level c ~ N(0, 1) and noise n_i ~ N(0, 1). M1: y_i = c + a cos(2π f t_i) + b sin(2π f t_i) + n_i,
-    with a, b ~ N(0, amplitude²) and f ~ U(cycles). At given f the evidence is normal; with the level
-    integrated out, two vectors u and v have the product ⟨u, v⟩ = Σ u_i v_i − Σ u_i Σ v_i / (1 + m), and
-    a and b need a 2 × 2 matrix of such products. The mean over f is Gauss–Legendre quadrature. The evidence
-    is that of y at the given times: both models share the law of the times, which cancels. Changing the sign
-    of y changes nothing.
+    The number m of times is uniform on capacity/2..capacity. The times lie between 0 and 1, in increasing
+    order, and are uniform over five seasons: only the first 60% of each fifth can be observed. M0: y_i = c +
+    n_i, with an unknown level c ~ N(0, 1) and noise n_i ~ N(0, 1). M1: y_i = c + a cos(2π f t_i) + b sin(2π f
+    t_i) + n_i, with a, b ~ N(0, amplitude²) and f ~ U(cycles).
+
+    At given f the evidence is normal. After the integral over c, the product of two vectors u and v is ⟨u, v⟩
+    = Σ u_i v_i − Σ u_i Σ v_i / (1 + m), and the integral over a and b needs a 2 × 2 matrix of these products.
+    The mean over f is computed with Gauss–Legendre quadrature. The evidence is that of y, given the times.
+    The distribution of the times is the same in both models, so it cancels and is left out.
+
+    log K does not change if y changes its sign.
 
     Parameters
     ----------
@@ -61,7 +65,7 @@ def light_curve(
         mask = np.arange(capacity) < rng.integers((capacity + 1) // 2, capacity + 1, (n, 1))
         place = SEASONS * rng.random((n, capacity))
         season = np.floor(place)
-        times = (season + OPEN * (place - season)) / SEASONS
+        times = (season + OBSERVABLE * (place - season)) / SEASONS
         # Places without a time are sorted to the end, where they are set to zero.
         times = np.sort(np.where(mask, times, np.inf), axis=1)
         times = np.where(mask, times, 0.0).astype(np.float32)

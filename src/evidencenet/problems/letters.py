@@ -10,17 +10,18 @@ from evidencenet.simulation.model import Model
 
 
 def markov_chain(length: int = 60, letters: int = 4, *, concentration: float = 2.0) -> Problem:
-    """Tell letters that follow each other independently from a Markov chain, as in a stretch of DNA.
+    """Distinguish independent letters from a Markov chain, as in a stretch of DNA.
 
     M0: all letters are independent and have the same probabilities, p ~ Dirichlet(concentration, ...). M1:
-    the first letter is uniform, and the next letter depends on the one before it: each row of the transition
+    the first letter is uniform, and each next letter depends on the one before it. Each row of the transition
     matrix ~ Dirichlet(concentration, ...), independently. Both evidences are Dirichlet-multinomial. For k
-    counts c, let D(c) = Γ(kα) / Γ(kα + Σ c_i) · ∏ Γ(c_i + α) / Γ(α), with α = concentration. Then
+    counts c, let D(c) = Γ(kα) / Γ(kα + Σ c_i) · ∏ Γ(c_i + α) / Γ(α), with α = concentration and k the number
+    of letters. Then
 
-        p(x|M0) = D(counts of letters),
-        p(x|M1) = 1/k · ∏_a D(counts of the letters that follow a).
+        p(x|M0) = D(counts of the letters),
+        p(x|M1) = 1/k · ∏_a D(counts of the letters that follow the letter a).
 
-    The letters have no order: to exchange two letters everywhere changes nothing.
+    log K does not change if two letters are exchanged everywhere: they are names, not amounts.
 
     Parameters
     ----------
@@ -89,7 +90,7 @@ def markov_chain(length: int = 60, letters: int = 4, *, concentration: float = 2
 
 def _letter(uniform: np.ndarray, p: np.ndarray) -> np.ndarray:
     """Turn uniform numbers into letters with the probabilities p, which lie along the last axis of p."""
-    # The last bound is left out: rounding could put it below 1.
+    # The last bound, 1, is left out: rounding could make it smaller than the uniform number.
     bounds = p.cumsum(axis=-1)[..., :-1]
     return (uniform[..., None] > bounds).sum(axis=-1)
 
@@ -103,5 +104,5 @@ def _counts(x: np.ndarray, kinds: int) -> np.ndarray:
 def _log_dirichlet(counts: np.ndarray, concentration: float) -> np.ndarray:
     """Return log ∫ ∏ p_i^{c_i} dp over Dirichlet(concentration, ...), for counts along the last axis."""
     kinds = counts.shape[-1]
-    whole = gammaln(kinds * concentration) - gammaln(kinds * concentration + counts.sum(axis=-1))
-    return whole + (gammaln(counts + concentration) - gammaln(concentration)).sum(axis=-1)
+    of_total = gammaln(kinds * concentration) - gammaln(kinds * concentration + counts.sum(axis=-1))
+    return of_total + (gammaln(counts + concentration) - gammaln(concentration)).sum(axis=-1)

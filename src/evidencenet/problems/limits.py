@@ -1,4 +1,4 @@
-"""The two extremes: models that no data can tell apart, and models that any data tell apart."""
+"""The two extremes: models that no data can distinguish, and models that any data distinguish."""
 
 import numpy as np
 
@@ -10,10 +10,12 @@ from evidencenet.simulation.model import Model
 
 
 def indistinguishable(size: int = 10) -> Problem:
-    """Compare two models that are the same in all but their parameters.
+    """Compare two models that differ in their parameters only, not in their data.
 
     M0: x_i ~ N(a + b, 1) with a, b ~ N(0, ½). M1: x_i ~ N(c, 1) with c ~ N(0, 1). Since a + b ~ N(0, 1), both
-    have the evidence N(x; 0, I + 1 1ᵀ), and log K = 0 for all data. Changing the sign of x changes nothing.
+    have the evidence N(x; 0, I + 1 1ᵀ), and log K = 0 for all data.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -24,6 +26,11 @@ def indistinguishable(size: int = 10) -> Problem:
     -------
     problem
         Data of shape (n, size), float64.
+
+    Examples
+    --------
+    >>> indistinguishable()
+    Problem('indistinguishable', models=('two terms', 'one term'), augment=yes)
     """
     size = count("size", size)
     density = linear_log_density(np.ones((size, 1)), 1.0)
@@ -46,11 +53,13 @@ def indistinguishable(size: int = 10) -> Problem:
 
 
 def far_apart(size: int = 200, *, ratio: float = 3.0) -> Problem:
-    """Tell quiet noise from loud noise in a sample so large that log K is in the hundreds.
+    """Distinguish quiet noise from loud noise in a sample so large that log K is in the hundreds.
 
-    x_i ~ N(μ, σ²) with μ ~ N(0, 1), and σ = 1 in M0 but σ = ratio in M1. The evidence is N(x; 0, σ² I + 1
-    1ᵀ). By default log K is about −130 for data from M0 and +580 for data from M1: no draw of one model
-    looks like the other.
+    x_i ~ N(μ, σ²) with μ ~ N(0, 1). M0: σ = 1. M1: σ = ratio. The evidence is N(x; 0, σ² I + 1 1ᵀ). With the
+    default arguments, log K is about −130 for data from M0 and +580 for data from M1: no draw of one model
+    looks like a draw of the other.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -63,6 +72,11 @@ def far_apart(size: int = 200, *, ratio: float = 3.0) -> Problem:
     -------
     problem
         Data of shape (n, size), float64; parameters μ of shape (n,).
+
+    Examples
+    --------
+    >>> far_apart()
+    Problem('far_apart', models=('quiet', 'loud'), augment=yes)
     """
     size, ratio = count("size", size), positive("ratio", ratio)
     densities = [linear_log_density(np.ones((size, 1)), sigma) for sigma in (1.0, ratio)]

@@ -13,9 +13,11 @@ from evidencenet.simulation.model import Model
 def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7) -> Problem:
     """Find the order of a polynomial through noisy points.
 
-    In model k = 0..orders−1, x_i = Σ_{j≤k} c_j P_j(t_i) + n_i at t = linspace(−1, 1, size), with P_j the
+    In model k = 0..orders−1, x_i = Σ_{j≤k} c_j P_j(t_i) + n_i at t = linspace(−1, 1, size). The P_j are the
     Legendre polynomials, c_j ~ N(0, amplitude²) and n_i ~ N(0, 1). The evidence is N(x; 0, I + amplitude² Φ_k
-    Φ_kᵀ), with Φ_k the first k + 1 columns of P_j(t_i). Changing the sign of x changes nothing.
+    Φ_kᵀ), where Φ_k is the matrix of P_j(t_i) for j ≤ k.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -30,6 +32,11 @@ def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7)
     -------
     problem
         Data of shape (n, size), float64; parameters c of shape (n, orders), zero beyond the order.
+
+    Examples
+    --------
+    >>> len(polynomial_order().models)
+    5
     """
     size, orders = count("size", size), count("orders", orders, least=2)
     amplitude = positive("amplitude", amplitude)
@@ -62,9 +69,11 @@ def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7)
 def bumps(dim: int = 500, number: int = 25, *, amplitude: float = 0.35) -> Problem:
     """Look for bumps of unknown height in a long noisy record.
 
-    M0: x_j ~ N(0, 1) for j = 1..dim. M1: neighbouring runs of dim/number values each share a height h ~ N(0,
-    amplitude²), added to the noise. The evidence is N(x; 0, I + amplitude² B Bᵀ) with B the sparse matrix of
-    the runs. Each run may change its sign on its own.
+    M0: x_j ~ N(0, 1) for j = 1..dim. M1: the record is divided into `number` runs of equal length, and each
+    run has a height h ~ N(0, amplitude²) that is added to the noise. The evidence of M1 is N(x; 0, I +
+    amplitude² B Bᵀ), where B is the sparse matrix that says which value belongs to which run.
+
+    log K does not change if any of the runs changes its sign.
 
     Parameters
     ----------
@@ -79,6 +88,11 @@ def bumps(dim: int = 500, number: int = 25, *, amplitude: float = 0.35) -> Probl
     -------
     problem
         Data of shape (n, dim), float32; parameters h of shape (n, number).
+
+    Examples
+    --------
+    >>> bumps()
+    Problem('bumps', models=('noise', 'bumps'), augment=yes)
     """
     dim, number = count("dim", dim), count("number", number)
     amplitude = positive("amplitude", amplitude)
@@ -94,10 +108,9 @@ def bumps(dim: int = 500, number: int = 25, *, amplitude: float = 0.35) -> Probl
     def log_evidence(x: Data) -> np.ndarray:
         runs = rows(x, (dim,)).reshape(-1, number, width)
         noise = -0.5 * np.einsum("ijk,ijk->i", runs, runs) - 0.5 * dim * np.log(2 * np.pi)
-        growth = 1 + width * amplitude**2
-        gain = 0.5 * amplitude**2 / growth * (runs.sum(axis=2) ** 2).sum(axis=1) - 0.5 * number * np.log(
-            growth
-        )
+        # The variance of the sum of a run, in units of the noise's.
+        ratio = 1 + width * amplitude**2
+        gain = 0.5 * amplitude**2 / ratio * (runs.sum(axis=2) ** 2).sum(axis=1) - 0.5 * number * np.log(ratio)
         return np.stack([noise, noise + gain], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
@@ -122,12 +135,14 @@ def bumps(dim: int = 500, number: int = 25, *, amplitude: float = 0.35) -> Probl
 
 
 def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> Problem:
-    """Tell an exponential decay from a quadratic trend: models with different parameters.
+    """Distinguish an exponential decay from a quadratic trend: models with different parameters.
 
-    At t = linspace(0, 2, size), M0 is x = b_0 + b_1 t + b_2 t² + n with b_i ~ N(0, ½²), a trend of three
-    linear parameters. M1 is x = a exp(−γ t) + n with a ~ N(0, 2²) and γ ~ U(0.5, 5). The noise n is
-    N(0, noise²). The evidence is normal for M0, and for M1 normal at given γ; the mean over γ is
-    Gauss–Legendre quadrature. Changing the sign of x changes nothing.
+    At t = linspace(0, 2, size), M0 is x = b_0 + b_1 t + b_2 t² + n with b_i ~ N(0, ½²): a trend with three
+    linear parameters. M1 is x = a exp(−γ t) + n with a ~ N(0, 2²) and γ ~ U(0.5, 5). The noise n is N(0,
+    noise²). The evidence of M0 is normal. The evidence of M1 is normal at given γ, and the mean over γ is
+    computed with Gauss–Legendre quadrature.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -142,6 +157,11 @@ def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> P
     -------
     problem
         Data of shape (n, size), float64; parameters ``b`` in M0, ``amplitude`` and ``rate`` in M1.
+
+    Examples
+    --------
+    >>> decay_or_trend()
+    Problem('decay_or_trend', models=('trend', 'decay'), augment=yes)
     """
     size, nodes = count("size", size, least=2), count("nodes", nodes, least=2)
     noise = positive("noise", noise)
@@ -151,15 +171,15 @@ def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> P
     rates, log_weights = legendre(0.5, 5.0, nodes)
     log_weights = log_weights - np.log(4.5)
     decays = 2.0 * np.exp(-t[:, None] * rates)
-    growth = noise**2 + (decays**2).sum(axis=0)
+    variance = noise**2 + (decays**2).sum(axis=0)
 
     def log_evidence(x: Data) -> np.ndarray:
         return in_chunks(_log_evidence, rows(x, (size,)), 10_000)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
-        base = -0.5 * (x**2).sum(axis=1) / noise**2 - size * np.log(noise * np.sqrt(2 * np.pi))
-        gain = 0.5 * (x @ decays) ** 2 / (noise**2 * growth) - 0.5 * np.log(growth / noise**2)
-        return np.stack([trend(x), base + log_integral(gain, log_weights)], axis=1)
+        only_noise = -0.5 * (x**2).sum(axis=1) / noise**2 - size * np.log(noise * np.sqrt(2 * np.pi))
+        gain = 0.5 * (x @ decays) ** 2 / (noise**2 * variance) - 0.5 * np.log(variance / noise**2)
+        return np.stack([trend(x), only_noise + log_integral(gain, log_weights)], axis=1)
 
     def draw_decay(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
         return {"amplitude": 2.0 * rng.standard_normal(n), "rate": rng.uniform(0.5, 5.0, n)}
@@ -186,10 +206,12 @@ def decay_or_trend(size: int = 30, *, noise: float = 0.6, nodes: int = 200) -> P
 def templates(dim: int = 2000, *, amplitude: float = 2.0) -> Problem:
     """Look for three known shapes of unknown strength in a very long noisy record.
 
-    M0: x_j ~ N(0, 1) for j = 1..dim. M1: three smooth bumps are added, Gaussians about 0.25, 0.5 and 0.75 of
-    the record with standard deviations 0.05, 0.1 and 0.2 of it. Each bump has unit length and is multiplied
-    by its own c ~ N(0, amplitude²). The evidence of M1 is N(x; 0, I + amplitude² T Tᵀ), with T the matrix of
-    the three bumps. Changing the sign of x changes nothing.
+    M0: x_j ~ N(0, 1) for j = 1..dim. M1: three smooth bumps are added. They are Gaussians about 0.25, 0.5 and
+    0.75 of the record, with standard deviations 0.05, 0.1 and 0.2 of it. Each bump is scaled so that its
+    squares sum to 1, and is multiplied by its own c ~ N(0, amplitude²). The evidence of M1 is N(x; 0, I +
+    amplitude² T Tᵀ), where T is the matrix of the three bumps.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -221,7 +243,7 @@ def templates(dim: int = 2000, *, amplitude: float = 2.0) -> Problem:
         return x
 
     def log_evidence(x: Data) -> np.ndarray:
-        # Double precision takes twice the memory of the draws: it is used for a part of them at a time.
+        # A copy in double precision takes twice the memory of the draws, so only chunks are converted.
         return in_chunks(_log_evidence, array(x), 2_000)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
@@ -247,11 +269,13 @@ def spectral_line(size: int = 60, lines: int = 10, *, amplitude: float = 1.5, wi
     """Find which of ten known spectral lines is in a spectrum: ten models.
 
     In model k = 0..lines−1, x_i = c_0 + c_1 u_i + a exp(−½ ((i − m_k)/width)²) + n_i for the pixels i =
-    0..size−1, with u = linspace(−1, 1, size): a continuum of unknown level and slope, a line of unknown
-    strength at the known place m_k, and noise n_i ~ N(0, 1). The places are evenly spaced, from size/10 to
-    9 size/10, and neighbouring lines overlap. c_0, c_1 ~ N(0, 1) and a ~ N(0, amplitude²), so that a line may
-    be in emission or in absorption. The evidence is N(x; 0, I + Φ_k Φ_kᵀ), with Φ_k the three columns of
-    model k, each times the standard deviation of its coefficient. Changing the sign of x changes nothing.
+    0..size−1, with u = linspace(−1, 1, size). This is a continuum of unknown level and slope, a line of
+    unknown strength at the known place m_k, and noise n_i ~ N(0, 1). The places are evenly spaced from
+    size/10 to 9 size/10, and neighbouring lines overlap. c_0, c_1 ~ N(0, 1) and a ~ N(0, amplitude²), so a
+    line can be in emission or in absorption. The evidence is N(x; 0, I + Φ_k Φ_kᵀ), where Φ_k has the three
+    columns of model k, each times the standard deviation of its coefficient.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------

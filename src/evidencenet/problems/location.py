@@ -1,4 +1,4 @@
-"""Samples about an unknown location whose noise is or is not normal."""
+"""Samples about an unknown location, with normal or other noise."""
 
 from collections.abc import Callable
 
@@ -14,18 +14,20 @@ from evidencenet.simulation.model import Model
 
 
 def heavy_tails(size: int = 20, *, freedom: float = 2.0, step: float = 0.5) -> Problem:
-    """Tell normal noise from noise with heavy tails.
+    """Distinguish normal noise from noise with heavy tails.
 
     x_i = μ + n_i with μ ~ N(0, 1). M0: n_i ~ N(0, 1.5²). M1: n_i ~ Student t with `freedom` degrees of
-    freedom and unit scale. The evidence of M0 is N(x; 0, 1.5² I + 1 1ᵀ); that of M1 is the mean over μ of ∏
-    t(x_i − μ), by the trapezoidal rule. The order and the sign of the data do not matter.
+    freedom and unit scale. The evidence of M0 is N(x; 0, 1.5² I + 1 1ᵀ). The evidence of M1 is the mean over
+    μ of ∏ t(x_i − μ), computed with the trapezoidal rule.
+
+    log K does not depend on the order of the values, and does not change if all change their sign.
 
     Parameters
     ----------
     size
         Values in a data set.
     freedom
-        Degrees of freedom of the Student t; 1 is the Cauchy law.
+        Degrees of freedom of the Student t; 1 is the Cauchy distribution.
     step
         Quadrature step for μ, in units of 1/sqrt(size + 1), about the width of its posterior.
 
@@ -33,11 +35,16 @@ def heavy_tails(size: int = 20, *, freedom: float = 2.0, step: float = 0.5) -> P
     -------
     problem
         Data of shape (n, size), float64; parameters μ of shape (n,).
+
+    Examples
+    --------
+    >>> heavy_tails()
+    Problem('heavy_tails', models=('normal', 'heavy'), augment=yes)
     """
     size, freedom = count("size", size), positive("freedom", freedom)
     half = 0.5 * (freedom + 1)
     constant = gammaln(half) - gammaln(0.5 * freedom) - 0.5 * np.log(np.pi * freedom)
-    # Beyond the reach the prior of μ costs more, by 40 nats, than the likelihood of any data can return.
+    # Beyond this reach the log prior of μ falls by 40 nats more than the log likelihood of any data can rise.
     reach = 9.0
     for _ in range(100):
         reach = float(np.sqrt(2 * size * half * np.log1p(reach**2 / freedom) + 80))
@@ -55,12 +62,13 @@ def heavy_tails(size: int = 20, *, freedom: float = 2.0, step: float = 0.5) -> P
 
 
 def two_humps(size: int = 20, *, separation: float = 1.5, step: float = 0.5) -> Problem:
-    """Tell a law of two humps from a normal one of the same mean and variance.
+    """Distinguish a distribution with two humps from a normal one of the same mean and variance.
 
     x_i = μ + n_i with μ ~ N(0, 1). M0: n_i ~ N(0, 1 + separation²). M1: n_i is N(−separation, 1) or
-    N(separation, 1), each with probability ½. The evidence of M0 is normal; that of M1 is the mean over μ of
-    the product of the mixture densities, by the trapezoidal rule. The order and the sign of the data do not
-    matter.
+    N(separation, 1), each with probability ½. The evidence of M0 is normal. The evidence of M1 is the mean
+    over μ of the product of the mixture densities, computed with the trapezoidal rule.
+
+    log K does not depend on the order of the values, and does not change if all change their sign.
 
     Parameters
     ----------
@@ -75,12 +83,17 @@ def two_humps(size: int = 20, *, separation: float = 1.5, step: float = 0.5) -> 
     -------
     problem
         Data of shape (n, size), float64; parameters μ of shape (n,).
+
+    Examples
+    --------
+    >>> two_humps()
+    Problem('two_humps', models=('one hump', 'two humps'), augment=yes)
     """
     size, a = count("size", size), positive("separation", separation)
     constant = -0.5 * np.log(2 * np.pi) - 0.5 * a**2 - np.log(2)
 
     def log_noise(y: np.ndarray) -> np.ndarray:
-        # log(exp(a y) + exp(−a y)), which would overflow as written.
+        # This is log(exp(a y) + exp(−a y)), written so that it does not overflow.
         z = a * np.abs(y)
         return constant - 0.5 * y**2 + z + np.log1p(np.exp(-2 * z))
 
@@ -94,8 +107,8 @@ def two_humps(size: int = 20, *, separation: float = 1.5, step: float = 0.5) -> 
         sigma=float(np.sqrt(1 + a**2)),
         noise=noise,
         log_noise=log_noise,
-        # Once each value is given its hump, μ is normal: of this mean, shifted by at most a·size/(size + 1),
-        # and of variance 1/(size + 1).
+        # If the hump of each value were known, μ would be normal with variance 1/(size + 1), and its mean
+        # would differ from this centre by at most a·size/(size + 1).
         centre=lambda x: x.sum(axis=1) / (size + 1),
         reach=(a * size + 9 * np.sqrt(size + 1)) / (size + 1),
         step=step,
@@ -114,11 +127,11 @@ def _location_problem(
     reach: float,
     step: float,
 ) -> Problem:
-    """Pose x_i = μ + n_i, μ ~ N(0, 1), with normal noise of width sigma in M0 and the given noise in M1."""
+    """Build the problem x_i = μ + n_i, μ ~ N(0, 1): normal noise of width sigma in M0, `noise` in M1."""
     normal = linear_log_density(np.ones((size, 1)), sigma)
     offsets, log_step = trapezoid(reach, positive("step", step) / np.sqrt(size + 1))
 
-    def other(x: np.ndarray) -> np.ndarray:
+    def other_log_evidence(x: np.ndarray) -> np.ndarray:
         location = centre(x)[:, None] + offsets
         log_joint = -0.5 * location**2
         for i in range(size):
@@ -127,7 +140,7 @@ def _location_problem(
 
     def log_evidence(x: Data) -> np.ndarray:
         x = rows(x, (size,))
-        return np.stack([normal(x), in_chunks(other, x, 500)], axis=1)
+        return np.stack([normal(x), in_chunks(other_log_evidence, x, 500)], axis=1)
 
     def prior(rng: np.random.Generator, n: int) -> np.ndarray:
         return rng.standard_normal(n)

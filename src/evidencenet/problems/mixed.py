@@ -11,17 +11,21 @@ from evidencenet.simulation.model import Model
 
 
 def same_source(side: int = 8, bands: int = 6, *, amplitude: float = 4.0, width: float = 1.2) -> Problem:
-    """Tell whether the source in an image is the one whose brightness was measured in other bands.
+    """Decide whether a source in an image and fluxes in other bands come from the same object.
 
-    The image shows a source of flux a at an unknown pixel, uniform over the image, blurred to a Gaussian of
-    standard deviation `width` pixels. The numbers are its fluxes in `bands` other bands, b times a known
-    spectrum. Both have noise N(0, 1). M0: two sources, a and b ~ N(0, amplitude²) independently. M1: one
-    source, b = a ~ N(0, amplitude²). At a given pixel both parts are normal, of rank one: with p the image's
-    product with the blurred source of squared length q, and r the product of the numbers with their spectrum
-    of length 1, M1 is exp(½ (p + r)² v / (1 + v (q + 1))) / √(1 + v (q + 1)) times the noise's density, with
-    v = amplitude²; M0 is the product of two such factors. The evidence is the mean over the pixels. Neither
-    part says anything on its own: only whether they agree does. The sign of all data may change, and the
-    image may be mirrored and transposed.
+    The image shows a source of flux a at a pixel that is uniform over the image, as in `faint_source`. The
+    fluxes in `bands` other bands are b times a known spectrum, whose squares sum to 1. Both parts have noise
+    N(0, 1). M0: two objects, with a and b ~ N(0, amplitude²), independent. M1: one object, with b = a ~ N(0,
+    amplitude²). Each part alone has the same distribution in both models: the information is in whether the
+    parts agree.
+
+    At a given pixel the evidence is normal. Let p be the product of the image with the source of flux 1, q
+    the sum of the squares of that source, r the product of the fluxes with the spectrum, and v = amplitude².
+    Then the evidence of M1 is the density of the noise times g(p + r, q + 1), and that of M0 is the density
+    of the noise times g(p, q) g(r, 1), with g(p, q) = exp(½ p² v / (1 + v q)) / √(1 + v q). The evidence is
+    the mean over the pixels.
+
+    log K does not change if all values change their sign, or if the image is mirrored or transposed.
 
     Parameters
     ----------

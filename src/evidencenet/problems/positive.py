@@ -11,10 +11,10 @@ from evidencenet.simulation.model import Model
 
 
 def lifetime(shape: float = 2.0) -> Problem:
-    """Tell from one lifetime whether the decay rate is known: the smallest problem, one number.
+    """Decide from one lifetime whether the decay rate is known: the smallest problem, one number.
 
-    M0: x ~ exponential(1), of density e^(−x). M1: x ~ exponential(λ) with λ ~ gamma(a = shape, rate a), which
-    gives the Lomax density (1 + x/a)^(−a−1). log K grows without bound in the tail.
+    M0: x ~ exponential(1), with density e^(−x). M1: x ~ exponential(λ) with λ ~ gamma(a = shape, rate a),
+    which gives the Lomax density (1 + x/a)^(−a−1). log K grows without bound as x grows.
 
     Parameters
     ----------
@@ -25,6 +25,11 @@ def lifetime(shape: float = 2.0) -> Problem:
     -------
     problem
         Data of shape (n, 1), float64; parameters λ of shape (n,).
+
+    Examples
+    --------
+    >>> lifetime()
+    Problem('lifetime', models=('known rate', 'free rate'), augment=no)
     """
     shape = positive("shape", shape)
 
@@ -47,22 +52,23 @@ def lifetime(shape: float = 2.0) -> Problem:
 
 
 def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Problem:
-    """Tell gamma from log-normal data whose scale is unknown over many decades.
+    """Distinguish gamma from log-normal data whose scale is unknown over many decades.
 
-    M0: x_i ~ gamma(k = shape, rate r) with r ~ gamma(a = 0.3, rate 1). M1: log x_i ~ N(μ, width²) with
-    μ ~ N(3, 4²). With S = Σ x_i,
+    M0: x_i ~ gamma(k = shape, rate r) with r ~ gamma(a = 0.3, rate 1). M1: log x_i ~ N(μ, width²) with μ ~
+    N(3, 4²). With S = Σ x_i,
 
-        p(x|M0) = ∏ x_i^(k−1) / Γ(k)^size · Γ(a + size·k) / (Γ(a) (1 + S)^(a + size·k));
+        p(x|M0) = ∏ x_i^(k−1) / Γ(k)^size · Γ(a + size·k) / (Γ(a) (1 + S)^(a + size·k)).
 
-    in M1 log x is normal with covariance width² I + 16 · 1 1ᵀ, and each x_i adds −log x_i. The order does not
-    matter.
+    In M1 log x is normal with covariance width² I + 16 · 1 1ᵀ, and each x_i adds −log x_i.
+
+    log K does not depend on the order of the values.
 
     Parameters
     ----------
     size
         Values in a data set.
     shape
-        Shape of the gamma law.
+        Shape of the gamma distribution.
     width
         Standard deviation of log x in M1.
 
@@ -70,6 +76,11 @@ def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Proble
     -------
     problem
         Data of shape (n, size), float64; parameters of shape (n,): r in M0, μ in M1.
+
+    Examples
+    --------
+    >>> decades()
+    Problem('decades', models=('gamma', 'log-normal'), augment=yes)
     """
     size = count("size", size)
     shape, width = positive("shape", shape), positive("width", width)
@@ -79,15 +90,16 @@ def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Proble
         x = _all_positive(rows(x, (size,)))
         log_x = np.log(x)
         jacobian = log_x.sum(axis=1)
-        after = a + size * shape
-        gamma = (shape - 1) * jacobian - size * gammaln(shape) + gammaln(after) - gammaln(a)
-        gamma = gamma - after * np.log1p(x.sum(axis=1))
-        # The mean and the scatter apart: their difference would lose digits where |log x| is large.
+        posterior_shape = a + size * shape
+        gamma = (shape - 1) * jacobian - size * gammaln(shape) + gammaln(posterior_shape) - gammaln(a)
+        gamma = gamma - posterior_shape * np.log1p(x.sum(axis=1))
+        # The mean and the scatter are computed separately: the difference of two sums of squares would lose
+        # digits where |log x| is large.
         mean = log_x.mean(axis=1) - centre
         scatter = ((log_x - log_x.mean(axis=1, keepdims=True)) ** 2).sum(axis=1)
-        growth = width**2 + size * spread**2
-        normal = -0.5 * (scatter / width**2 + size * mean**2 / growth)
-        normal = normal - (size - 1) * np.log(width) - 0.5 * np.log(growth) - 0.5 * size * np.log(2 * np.pi)
+        variance = width**2 + size * spread**2
+        normal = -0.5 * (scatter / width**2 + size * mean**2 / variance)
+        normal = normal - (size - 1) * np.log(width) - 0.5 * np.log(variance) - 0.5 * size * np.log(2 * np.pi)
         return np.stack([gamma, normal - jacobian], axis=1)
 
     return Problem(
@@ -110,12 +122,14 @@ def decades(size: int = 10, *, shape: float = 1.5, width: float = 1.0) -> Proble
 
 
 def reaction_times(size: int = 25, *, spread: float = 0.5, step: float = 0.4) -> Problem:
-    """Tell log-normal from gamma reaction times, with unknown scale and shape in both.
+    """Distinguish log-normal from gamma reaction times, with unknown scale and shape in both.
 
-    M0: log x_i ~ N(μ, σ²), with σ² ~ inverse gamma(4, 2) and μ ~ N(m, 4 σ²), where m = log 0.5: times are in
-    seconds. Then log x has a multivariate Student t density, as in `t_test`, and each x_i adds −log x_i. M1:
-    x_i ~ gamma(k, rate r), with log k ~ N(log 2, spread²) and r ~ gamma(1, rate 0.3). At given k the integral
-    over r is closed, as in `decades`; the mean over log k is the trapezoidal rule. The order does not matter.
+    M0: log x_i ~ N(μ, σ²), with σ² ~ inverse gamma(4, 2) and μ ~ N(log 0.5, 4 σ²): times are in seconds. log
+    x has a multivariate Student t density, as in `t_test`, and each x_i adds −log x_i. M1: x_i ~ gamma(k,
+    rate r), with log k ~ N(log 2, spread²) and r ~ gamma(1, rate 0.3). At given k the integral over r has a
+    closed form, as in `decades`. The mean over log k is computed with the trapezoidal rule.
+
+    log K does not depend on the order of the values.
 
     Parameters
     ----------
@@ -141,6 +155,7 @@ def reaction_times(size: int = 25, *, spread: float = 0.5, step: float = 0.4) ->
     offsets, log_step = trapezoid(8.0 * spread, positive("step", step) / np.sqrt(size))
     shapes = 2.0 * np.exp(offsets)
     log_weights = log_step - 0.5 * (offsets / spread) ** 2 - np.log(spread * np.sqrt(2 * np.pi))
+    # The priors: σ² ~ inverse gamma(a, b), μ ~ N(centre, ratio · σ²), r ~ gamma(1, rate_scale).
     centre, a, b, ratio, rate_scale = np.log(0.5), 4.0, 2.0, 4.0, 0.3
 
     def log_evidence(x: Data) -> np.ndarray:
@@ -151,11 +166,12 @@ def reaction_times(size: int = 25, *, spread: float = 0.5, step: float = 0.4) ->
         jacobian, total = log_x.sum(axis=1), x.sum(axis=1)
         mean = log_x.mean(axis=1)
         scatter = ((log_x - mean[:, None]) ** 2).sum(axis=1)
-        growth = 1 + size * ratio
-        squares = scatter + size * (mean - centre) ** 2 / growth
-        after = a + 0.5 * size
-        normal = gammaln(after) - gammaln(a) + a * np.log(b) - after * np.log(b + 0.5 * squares)
-        normal = normal - 0.5 * (size * np.log(2 * np.pi) + np.log(growth)) - jacobian
+        determinant = 1 + size * ratio
+        squares = scatter + size * (mean - centre) ** 2 / determinant
+        posterior_shape = a + 0.5 * size
+        normal = gammaln(posterior_shape) - gammaln(a) + a * np.log(b)
+        normal = normal - posterior_shape * np.log(b + 0.5 * squares)
+        normal = normal - 0.5 * (size * np.log(2 * np.pi) + np.log(determinant)) - jacobian
         power = 1 + size * shapes
         constant = np.log(rate_scale) + gammaln(power) - size * gammaln(shapes)
         gamma = constant + np.outer(jacobian, shapes - 1) - np.outer(np.log(rate_scale + total), power)
@@ -190,5 +206,5 @@ def reaction_times(size: int = 25, *, spread: float = 0.5, step: float = 0.4) ->
 
 def _all_positive(x: np.ndarray) -> np.ndarray:
     if not np.all(x > 0):
-        raise ValueError("x must be positive everywhere: no value of zero or below has a density here")
+        raise ValueError("x must be positive everywhere: values of zero or below have no density here")
     return x

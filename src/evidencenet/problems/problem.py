@@ -16,14 +16,16 @@ class Problem:
     Attributes
     ----------
     name
-        What the problem is called.
+        The name of the problem.
     models
         The K models, in the order of the labels 0..K-1.
     log_evidence
-        ``log_evidence(x)`` is log p(x | M_k), exact, natural log, shape (n, K).
+        ``log_evidence(x)`` is log p(x | M_k), exact, natural log, shape (n, K). Where a part of x (times,
+        standard errors) has the same distribution in all models, its density can be left out: it cancels.
     augment
-        ``augment(rng, x)`` applies a random symmetry to each row of a batch: it leaves the law of x under
-        every model as it was, hence every Bayes factor too. None where the problem has no such symmetry.
+        ``augment(rng, x)`` applies a random symmetry to each data set of a batch. A symmetry does not change
+        the distribution of x under any model, so it does not change log K. None if the problem has no
+        symmetry.
 
     Examples
     --------

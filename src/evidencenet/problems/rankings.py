@@ -13,15 +13,18 @@ from evidencenet.simulation.model import Model
 
 
 def judges(number: int = 8, items: int = 6, *, agreement: float = 0.35, nodes: int = 200) -> Problem:
-    """Test whether judges who rank the same items agree on anything.
+    """Test whether judges who rank the same items agree.
 
-    M0: every ranking is equally probable. M1 is the Mallows model: there is a true order σ, uniform among
-    all orders, and a judge's ranking r has probability exp(−θ d(r, σ)) / Z(θ), where d is the number of pairs
-    of items that r and σ put in different order, and Z(θ) = ∏_{i ≤ items} Σ_{j < i} e^(−jθ); θ is exponential
-    with mean `agreement`. The evidence of M1 is the mean over all items! orders of a function of the total
-    distance D of the judges to the order, ∫ exp(−θ D) Z(θ)^(−number) p(θ) dθ, of which Gauss–Legendre
-    quadrature makes a table, for D = 0, 1, 2, ... The order of the judges and the names of the items do not
-    matter.
+    M0: all rankings are equally probable. M1 is the Mallows model: there is a true order σ, uniform among all
+    orders. A judge gives the ranking r with probability exp(−θ d(r, σ)) / Z(θ), where d is the number of
+    pairs of items that r and σ put in different order, and Z(θ) = ∏_{i ≤ items} Σ_{j < i} e^(−jθ). θ is
+    exponential with mean `agreement`.
+
+    For a given σ, let D be the sum of the distances d of all judges. The integral over θ is a function of D
+    only, ∫ exp(−θ D) Z(θ)^(−number) p(θ) dθ. It is computed once for each D = 0, 1, 2, ... with
+    Gauss–Legendre quadrature. The evidence of M1 is its mean over all items! orders σ.
+
+    log K does not depend on the order of the judges or of the items.
 
     Parameters
     ----------
@@ -71,8 +74,8 @@ def judges(number: int = 8, items: int = 6, *, agreement: float = 0.35, nodes: i
         decay = theta["theta"][:, None]
         draws = rng.random((n, number, items))
         ranks = np.ones((n, number, items), dtype=np.int64)
-        # Items are inserted one by one in the true order; the i-th is put before `passed` of the items so
-        # far, with probability ∝ exp(−θ passed), here by the inverse of that distribution function.
+        # The items are inserted one by one, in the true order. Each is put before `passed` of the earlier
+        # items, with probability ∝ exp(−θ passed): the inverse of the distribution function gives `passed`.
         for i in range(1, items):
             inside = np.log1p(draws[:, :, i] * np.expm1(-(i + 1) * decay))
             passed = np.clip(np.floor(-inside / decay), 0, i).astype(np.int64)

@@ -14,16 +14,18 @@ PRIOR_VARIANCE = 2.0
 
 
 def rastrigin(dim: int = 2) -> Problem:
-    """Tell a parameter prior of very many modes from a normal one.
+    """Distinguish a parameter prior with very many modes from a normal one.
 
-    x = θ + n with n ~ N(0, 1/16) in each of `dim` components. M0: θ ~ N(0, 2), of density ∝ exp(−θ²/4). M1:
-    the density of θ is ∝ exp(−θ²/4 + 10 (cos 2πθ − 1)). The components are independent. Since exp(10 cos φ)
-    is the sum of I_k(10) cos kφ over all whole k, and θ given x is normal in M0 with variance v = 1/(16 +
-    ½) and mean 16 v x, each component has
+    x = θ + n with n ~ N(0, 1/16) in each of `dim` components. M0: θ ~ N(0, 2), with density ∝ exp(−θ²/4). M1:
+    the density of θ is ∝ exp(−θ²/4 + 10 (cos 2πθ − 1)). The components are independent. exp(10 cos φ) is the
+    sum of I_k(10) cos kφ over all whole numbers k. In M0, θ given x is normal with variance v = 1/(16 + ½)
+    and mean 16 v x. Therefore each component has
 
-        K = Σ_k I_k(10) exp(−2π²k²v) cos(32 π k v x) / Σ_k I_k(10) exp(−4π²k²),
+        K = Σ_k I_k(10) exp(−2π²k²v) cos(32 π k v x) / Σ_k I_k(10) exp(−4π²k²).
 
-    where few terms give all digits. Each component may change its sign, and the components may change places.
+    A few terms of the sums give all digits.
+
+    log K does not change if any component changes its sign, or if components are exchanged.
 
     Parameters
     ----------
@@ -34,11 +36,16 @@ def rastrigin(dim: int = 2) -> Problem:
     -------
     problem
         Data of shape (n, dim), float64; parameters θ of shape (n, dim).
+
+    Examples
+    --------
+    >>> rastrigin()
+    Problem('rastrigin', models=('one mode', 'many modes'), augment=yes)
     """
     dim = count("dim", dim)
     order = np.arange(1, 9)
     posterior_variance = 1 / (1 / NOISE_VARIANCE + 1 / PRIOR_VARIANCE)
-    # Bessel functions scaled by exp(−10), which cancels in the ratio.
+    # `ive` is the Bessel function times exp(−10); this factor cancels in the ratio.
     terms = 2 * ive(order, DEPTH)
     waves = terms * np.exp(-2 * np.pi**2 * order**2 * posterior_variance)
     norm = ive(0, DEPTH) + terms @ np.exp(-2 * np.pi**2 * order**2 * PRIOR_VARIANCE)

@@ -1,4 +1,4 @@
-"""Sequences, where the order of the values matters."""
+"""Sequences: the order of the values matters."""
 
 import numpy as np
 from scipy.special import betaln
@@ -13,10 +13,12 @@ from evidencenet.simulation.model import Model
 def change_point(length: int = 40) -> Problem:
     """Test whether the rate of ones in a binary sequence changes once.
 
-    M0: all values are 1 with one probability p ~ U(0, 1). M1: the first c values are 1 with probability p,
-    the others with probability q, where p, q ~ U(0, 1) and c is uniform on 1..length−1. With k ones among m
-    values, a run of one rate has probability B(k + 1, m − k + 1); M1 is the mean over c of the product of two
-    such. Zeros and ones may change roles, and the sequence may be reversed.
+    M0: all values are 1 with the same probability p ~ U(0, 1). M1: the first c values are 1 with probability
+    p and the others with probability q, where p, q ~ U(0, 1) and c is uniform on 1..length−1. If m values
+    have the same rate and k of them are 1, their evidence is B(k + 1, m − k + 1). The evidence of M1 is the
+    mean over c of the product of two of these.
+
+    log K does not change if zeros and ones are exchanged, or if the sequence is reversed.
 
     Parameters
     ----------
@@ -28,6 +30,11 @@ def change_point(length: int = 40) -> Problem:
     problem
         Data of shape (n, length, 1), float32, zeros and ones; parameters: p of shape (n,) in M0; ``p``, ``q``
         and ``c`` in M1.
+
+    Examples
+    --------
+    >>> change_point()
+    Problem('change_point', models=('one rate', 'two rates'), augment=yes)
     """
     length = count("length", length, least=2)
     position = np.arange(1, length)
@@ -71,12 +78,13 @@ def change_point(length: int = 40) -> Problem:
 
 
 def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100) -> Problem:
-    """Tell an autocorrelated sequence from white noise.
+    """Distinguish an autocorrelated sequence from white noise.
 
-    M0: x_t ~ N(0, 1), independent. M1: a stationary autoregressive process with the same variance, x_1 ~
-    N(0, 1) and x_t ~ N(ρ x_{t−1}, 1 − ρ²), with ρ ~ U(−largest, largest). At given ρ the density depends on
-    three sums over the sequence; the mean over ρ is Gauss–Legendre quadrature. Changing the sign or the
-    direction changes nothing.
+    M0: x_t ~ N(0, 1), independent. M1: a stationary autoregressive process with the same variance, x_1 ~ N(0,
+    1) and x_t ~ N(ρ x_{t−1}, 1 − ρ²), with ρ ~ U(−largest, largest). At given ρ the density depends on three
+    sums over the sequence. The mean over ρ is computed with Gauss–Legendre quadrature.
+
+    log K does not change if the sequence changes its sign or is reversed.
 
     Parameters
     ----------
@@ -91,6 +99,11 @@ def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100)
     -------
     problem
         Data of shape (n, length, 1), float32; parameters ρ of shape (n,) in M1.
+
+    Examples
+    --------
+    >>> autocorrelation()
+    Problem('autocorrelation', models=('white', 'correlated'), augment=yes)
     """
     length, nodes = count("length", length, least=2), count("nodes", nodes, least=2)
     if positive("largest", largest) >= 1:
@@ -103,7 +116,7 @@ def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100)
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         white = -0.5 * (x**2).sum(axis=1) - 0.5 * length * np.log(2 * np.pi)
-        return np.stack([white, white + log_integral(_gain(x, rho), log_weights)], axis=1)
+        return np.stack([white, white + log_integral(_gain_over_white(x, rho), log_weights)], axis=1)
 
     def correlated(rng: np.random.Generator, rho: np.ndarray) -> np.ndarray:
         x = rng.standard_normal((length, len(rho)), dtype=np.float32)
@@ -127,15 +140,18 @@ def autocorrelation(length: int = 50, *, largest: float = 0.8, nodes: int = 100)
 
 
 def ar_or_ma(length: int = 50, *, largest: float = 0.9, nodes: int = 100) -> Problem:
-    """Tell an autoregressive series from a moving average, AR(1) from MA(1).
+    """Distinguish an autoregressive series from a moving average, AR(1) from MA(1).
 
-    Both are stationary, normal, and of variance 1. M0: x_t = φ x_{t−1} + √(1 − φ²) e_t, with correlation φ^s
-    at lag s and φ ~ U(−largest, largest). M1: x_t = (e_t + θ e_{t−1}) / √(1 + θ²), with correlation
-    θ / (1 + θ²) at lag 1, zero beyond it, and θ ~ U(−largest, largest). At given φ the density of M0 depends
-    on three sums over the series, as in `autocorrelation`. The covariance of M1 has the same eigenvectors for
-    every θ, sin(π j t / (length + 1)), with eigenvalues 1 + 2 θ cos(π j / (length + 1)) / (1 + θ²), j =
-    1..length. The means over φ and θ are Gauss–Legendre quadrature. Changing the sign or the direction
-    changes nothing.
+    Both are stationary and normal, with variance 1. M0: x_t = φ x_{t−1} + √(1 − φ²) e_t, with correlation φ^s
+    at lag s and φ ~ U(−largest, largest). M1: x_t = (e_t + θ e_{t−1}) / √(1 + θ²), with correlation θ / (1 +
+    θ²) at lag 1 and zero at larger lags, and θ ~ U(−largest, largest).
+
+    At given φ the density of M0 depends on three sums over the series, as in `autocorrelation`. The
+    covariance of M1 has the same eigenvectors for every θ, sin(π j t / (length + 1)), and the eigenvalues 1 +
+    2 θ cos(π j / (length + 1)) / (1 + θ²), j = 1..length. The means over φ and θ are computed with
+    Gauss–Legendre quadrature.
+
+    log K does not change if the series changes its sign or is reversed.
 
     Parameters
     ----------
@@ -170,13 +186,13 @@ def ar_or_ma(length: int = 50, *, largest: float = 0.9, nodes: int = 100) -> Pro
 
     def _log_evidence(x: np.ndarray) -> np.ndarray:
         white = -0.5 * (x**2).sum(axis=1) - 0.5 * length * np.log(2 * np.pi)
-        autoregressive = white + log_integral(_gain(x, coefficient), log_weights)
+        autoregressive = white + log_integral(_gain_over_white(x, coefficient), log_weights)
         squares = (x @ sines) ** 2
         log_density = -0.5 * (squares @ (1 / eigenvalues) + np.log(2 * np.pi * eigenvalues).sum(axis=0))
         return np.stack([autoregressive, log_integral(log_density, log_weights)], axis=1)
 
     def autoregressive(rng: np.random.Generator, phi: np.ndarray) -> np.ndarray:
-        # Steps along the first axis of the copy are steps in time, which is faster than along the rows.
+        # In the transposed copy the values of one time are neighbours in memory, which makes the loop faster.
         x = np.ascontiguousarray(rng.standard_normal((len(phi), length), dtype=np.float32).T)
         step, phi = np.sqrt(1 - phi**2).astype(np.float32), phi.astype(np.float32)
         for t in range(1, length):
@@ -203,11 +219,11 @@ def ar_or_ma(length: int = 50, *, largest: float = 0.9, nodes: int = 100) -> Pro
     )
 
 
-def _gain(x: np.ndarray, rho: np.ndarray) -> np.ndarray:
-    """Return by how much correlations ρ^s at lag s raise the log density of x over white noise, (n, ρ)."""
+def _gain_over_white(x: np.ndarray, rho: np.ndarray) -> np.ndarray:
+    """Return log p(x | correlations ρ^s at lag s) − log p(x | white noise): shape (n, len(rho))."""
     length, rest = x.shape[1], 1 - rho**2
     lagged = (x[:, 1:] * x[:, :-1]).sum(axis=1)[:, None]
-    # Every value but the last is the start of a step, every one but the first its end.
+    # Each value is the end of a step (except the first) and the start of a step (except the last).
     steps = (x[:, 1:] ** 2).sum(axis=1)[:, None] + (x[:, :-1] ** 2).sum(axis=1)[:, None]
     return (rho * lagged - 0.5 * rho**2 * steps) / rest - 0.5 * (length - 1) * np.log(rest)
 

@@ -1,4 +1,4 @@
-"""Sets of varying size: padded values with a mask."""
+"""Sets of varying size: values padded with zeros, and a mask."""
 
 import numpy as np
 from scipy.special import betaln, gammaln
@@ -11,13 +11,14 @@ from evidencenet.simulation.model import Model
 
 
 def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem:
-    """Tell from a cloud of points in the plane whether its two coordinates are correlated.
+    """Test whether the two coordinates of a cloud of points are correlated.
 
     The number m of points is uniform on 2..capacity in both models, so it cancels. The points are N(μ, C)
-    with μ ~ N(0, 4 I); C has unit variances, and correlation 0 in M0 but `correlation` in M1. Along the
-    diagonals (u ± v)/√2 the coordinates are independent with variances 1 ± correlation, and along each the
-    evidence is N(y; 0, variance · I + 4 · 1 1ᵀ). The cloud may change its sign or be mirrored in the
-    diagonal.
+    with μ ~ N(0, 4 I). C has unit variances; its correlation is 0 in M0 and `correlation` in M1. Along the
+    diagonals (u ± v)/√2 the coordinates are independent with variances 1 ± correlation. The evidence along
+    each diagonal is N(y; 0, variance · I + 4 · 1 1ᵀ).
+
+    log K does not change if the cloud changes its sign, or if the two coordinates are exchanged.
 
     Parameters
     ----------
@@ -31,6 +32,11 @@ def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem
     problem
         Data: dict with ``x`` (n, capacity, 2), float32, zero where there is no point, and ``mask``
         (n, capacity), bool; parameters μ of shape (n, 2).
+
+    Examples
+    --------
+    >>> correlated_cloud()
+    Problem('correlated_cloud', models=('uncorrelated', 'correlated'), augment=yes)
     """
     capacity = count("capacity", capacity, least=2)
     if not -1 < correlation < 1:
@@ -58,17 +64,17 @@ def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem
 
         def cloud(correlation: float) -> np.ndarray:
             variance = np.array([1 + correlation, 1 - correlation])
-            growth = variance + number[:, None] * spread
-            exponent = -0.5 * (squares - spread * total**2 / growth) / variance
-            constant = -0.5 * (number[:, None] - 1) * np.log(variance) - 0.5 * np.log(growth)
+            of_sum = variance + number[:, None] * spread
+            exponent = -0.5 * (squares - spread * total**2 / of_sum) / variance
+            constant = -0.5 * (number[:, None] - 1) * np.log(variance) - 0.5 * np.log(of_sum)
             return (exponent + constant).sum(axis=1) - number * np.log(2 * np.pi) - np.log(capacity - 1)
 
         return np.stack([cloud(0.0), cloud(correlation)], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
         x = named_arrays(x)
-        values, swap = x["x"], rng.random((len(x["x"]), 1, 1)) < 0.5
-        return {**x, "x": flip_signs(rng, np.where(swap, values[..., ::-1], values))}
+        values, exchange = x["x"], rng.random((len(x["x"]), 1, 1)) < 0.5
+        return {**x, "x": flip_signs(rng, np.where(exchange, values[..., ::-1], values))}
 
     return Problem(
         name="correlated_cloud",
@@ -79,12 +85,14 @@ def correlated_cloud(capacity: int = 30, *, correlation: float = 0.6) -> Problem
 
 
 def point_pattern(capacity: int = 40) -> Problem:
-    """Tell uniform points in the unit square from points whose density has a gradient.
+    """Distinguish uniform points in the unit square from points whose density has a gradient.
 
-    The number m of points is binomial(capacity, q) with q ~ beta(2, 2) in M0 and beta(3, 2) in M1, so the
-    number tells something too. The points are uniform in M0. In M1 their density is 1 + g (2u − 1), with u
-    the first coordinate and g ~ U(−1, 1). The mean over g of ∏ (1 + g z_i), z_i = 2u_i − 1, is a polynomial
-    in g of degree m, which Gauss–Legendre quadrature integrates exactly. Each coordinate may be mirrored.
+    The number m of points is binomial(capacity, q), with q ~ beta(2, 2) in M0 and q ~ beta(3, 2) in M1, so
+    the number carries information too. In M0 the points are uniform. In M1 their density is 1 + g (2u − 1),
+    where u is the first coordinate and g ~ U(−1, 1). The mean over g of ∏ (1 + g z_i), with z_i = 2u_i − 1,
+    is the integral of a polynomial of degree m in g, which Gauss–Legendre quadrature gives exactly.
+
+    log K does not change if a coordinate is mirrored.
 
     Parameters
     ----------
@@ -96,6 +104,11 @@ def point_pattern(capacity: int = 40) -> Problem:
     problem
         Data: dict with ``x`` (n, capacity, 2), float32, zero where there is no point, and ``mask``
         (n, capacity), bool; parameters ``q``, and ``gradient`` in M1.
+
+    Examples
+    --------
+    >>> point_pattern()
+    Problem('point_pattern', models=('uniform', 'gradient'), augment=yes)
     """
     capacity = count("capacity", capacity)
     gradients, log_weights = legendre(-1.0, 1.0, capacity // 2 + 1)
@@ -104,19 +117,19 @@ def point_pattern(capacity: int = 40) -> Problem:
     def sample(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> Data:
         points = rng.random((len(theta["q"]), capacity, 2), dtype=np.float32)
         if "gradient" in theta:
-            # A uniform z in (−1, 1), kept with probability (1 + g z)/2 and mirrored otherwise, has the
-            # density (1 + g z)/2.
+            # A uniform z in (−1, 1) that stays with probability (1 + g z)/2, and else is mirrored to −z, has
+            # the density (1 + g z)/2.
             z = 2 * points[..., 0] - 1
-            keep = rng.random(z.shape) < 0.5 * (1 + theta["gradient"][:, None] * z)
-            points[..., 0] = 0.5 + 0.5 * np.where(keep, z, -z)
+            stays = rng.random(z.shape) < 0.5 * (1 + theta["gradient"][:, None] * z)
+            points[..., 0] = 0.5 + 0.5 * np.where(stays, z, -z)
         mask = np.arange(capacity) < rng.binomial(capacity, theta["q"])[:, None]
         return {"x": points * mask[:, :, None], "mask": mask}
 
     def log_number(number: np.ndarray, a: float, b: float) -> np.ndarray:
-        ways = gammaln(capacity + 1) - gammaln(number + 1) - gammaln(capacity - number + 1)
-        return ways + betaln(a + number, b + capacity - number) - betaln(a, b)
+        log_ways = gammaln(capacity + 1) - gammaln(number + 1) - gammaln(capacity - number + 1)
+        return log_ways + betaln(a + number, b + capacity - number) - betaln(a, b)
 
-    def gradient(z: np.ndarray) -> np.ndarray:
+    def log_mean_product(z: np.ndarray) -> np.ndarray:
         return log_integral(np.log1p(z[:, :, None] * gradients).sum(axis=1), log_weights)
 
     def log_evidence(x: Data) -> np.ndarray:
@@ -125,7 +138,7 @@ def point_pattern(capacity: int = 40) -> Problem:
             raise ValueError("points must lie in the unit square")
         number = mask.sum(axis=1)
         z = np.where(mask, 2 * values[..., 0] - 1, 0.0)
-        sloping = in_chunks(gradient, z, 1_000)
+        sloping = in_chunks(log_mean_product, z, 1_000)
         return np.stack([log_number(number, 2.0, 2.0), log_number(number, 3.0, 2.0) + sloping], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
@@ -149,15 +162,20 @@ def point_pattern(capacity: int = 40) -> Problem:
 
 
 def marked_points(capacity: int = 30, *, share: float = 0.5) -> Problem:
-    """Tell whether the marks of points in a square vary smoothly over it, as tree heights with the soil.
+    """Test whether the marks of points vary smoothly over a square, as tree heights vary with the soil.
 
     The number m of points is uniform on capacity/3..capacity, and the points are uniform in the unit square.
-    Each has a mark of variance 1. M0: the marks are N(0, 1), independent. M1: the mark at (u, v) is
-    √share · s(u, v) + √(1 − share) · n with independent n ~ N(0, 1). The smooth part s is the sum over the
-    wave vectors (1, 0), (0, 1), (1, 1) and (1, −1) of a_k cos 2π(k·r) + b_k sin 2π(k·r), with a_k, b_k ~
-    N(0, ¼). Given the points, the marks of M1 are normal with covariance (1 − share) I + share Φ Φᵀ, where Φ
-    has eight columns. The evidence is that of the marks, given the points, whose law both models share. Each
-    coordinate may be mirrored, the two may be exchanged, and the marks may change their sign.
+    Each point has a mark of variance 1. M0: the marks are N(0, 1), independent. M1: the mark at r = (u, v) is
+    √share · s(r) + √(1 − share) · n, with independent n ~ N(0, 1). The smooth part s is a sum of a_k cos(2π
+    k·r) + b_k sin(2π k·r) over the wave vectors k = (1, 0), (0, 1), (1, 1) and (1, −1), with a_k, b_k ~ N(0,
+    ¼).
+
+    Given the points, the marks of M1 are normal with covariance (1 − share) I + share Φ Φᵀ, where Φ has eight
+    columns, the waves. The evidence is that of the marks, given the points. The distribution of the points is
+    the same in both models, so it cancels and is left out.
+
+    log K does not change if a coordinate is mirrored, if the two coordinates are exchanged, or if all marks
+    change their sign.
 
     Parameters
     ----------

@@ -11,17 +11,19 @@ from evidencenet.simulation.model import Model
 
 
 def censored_times(size: int = 30, *, spread: float = 0.4, step: float = 0.4) -> Problem:
-    """Tell a constant hazard from one that rises or falls, when some patients leave before the event.
+    """Distinguish a constant hazard from a changing one, when some patients leave before the event.
 
-    The event happens at time e_i, but patient i is followed only until c_i ~ U(0.3, 3): the data are
-    min(e_i, c_i) and 1 if the event was seen, else 0. M0: e_i is exponential with rate λ. M1: e_i has the
-    Weibull hazard λ k t^(k−1), with log k ~ N(0, spread²). In both, λ ~ gamma(4, rate 4). With d events, at
+    The event happens at time e_i, but patient i is observed only until c_i ~ U(0.3, 3). The data are min(e_i,
+    c_i), and 1 if the event was seen or 0 if not. M0: e_i is exponential with rate λ. M1: e_i has the Weibull
+    hazard λ k t^(k−1), with log k ~ N(0, spread²). In both models λ ~ gamma(4, rate 4). With d events, at
     given k,
 
-        p(x|k) = k^d ∏_events t_i^(k−1) · 4⁴ Γ(4 + d) / (Γ(4) (4 + Σ t_i^k)^(4 + d)),
+        p(x|k) = k^d ∏_events t_i^(k−1) · 4⁴ Γ(4 + d) / (Γ(4) (4 + Σ t_i^k)^(4 + d)).
 
-    and k = 1 in M0; the mean over log k is the trapezoidal rule. Both models share the law of c_i, which
-    cancels and is left out. The order of the patients does not matter.
+    In M0, k = 1. In M1, the mean over log k is computed with the trapezoidal rule. The distribution of the
+    c_i is the same in both models, so it cancels and is left out.
+
+    log K does not depend on the order of the patients.
 
     Parameters
     ----------

@@ -14,12 +14,16 @@ def questionnaire(
 ) -> Problem:
     """Test whether the persons who took a test differ in ability: a binary table.
 
-    Person i answers question j rightly with probability 1 / (1 + exp(d_j − θ_i)) (the Rasch model), with
-    known difficulties d = linspace(−1.5, 1.5, questions). M0: all have one ability, θ_i = μ. M1: θ_i ~
-    N(μ, τ²) with τ ~ |N(0, spread²)|. In both, μ ~ N(0, 1). A person's row has a likelihood that depends on
-    θ_i only through the number s of right answers, exp(s θ) / ∏_j (1 + exp(θ − d_j)). Its mean over θ_i, for
-    each s and each μ and τ, is computed once; a table then needs only how many persons have each s. The
-    means over θ_i, μ and τ are the trapezoidal rule. The order of the persons does not matter.
+    Person i answers question j correctly with probability 1 / (1 + exp(d_j − θ_i)) (the Rasch model). The
+    difficulties are known, d = linspace(−1.5, 1.5, questions). M0: all persons have the same ability, θ_i =
+    μ. M1: θ_i ~ N(μ, τ²) with τ ~ |N(0, spread²)|. In both models μ ~ N(0, 1).
+
+    The likelihood of a person's answers depends on θ_i only through the number s of correct answers: it is ∝
+    exp(s θ_i) / ∏_j (1 + exp(θ_i − d_j)). Its mean over θ_i is computed once for each s, μ and τ. For a given
+    table, only the number of persons with each s is then needed. The means over θ_i, μ and τ are computed
+    with the trapezoidal rule.
+
+    log K does not depend on the order of the persons.
 
     Parameters
     ----------
@@ -35,7 +39,7 @@ def questionnaire(
     Returns
     -------
     problem
-        Data of shape (n, persons, questions): 1 for a right answer, 0 for a wrong one. Parameters ``mean``,
+        Data of shape (n, persons, questions): 1 for a correct answer, 0 for a wrong one. Parameters ``mean``,
         and ``tau`` in M1.
 
     Examples
@@ -53,12 +57,12 @@ def questionnaire(
         norm = np.logaddexp(0.0, theta[..., None] - difficulties).sum(axis=-1)
         return scores.reshape(-1, *[1] * theta.ndim) * theta - norm
 
-    # The posterior of μ is no narrower than 1/√(1 + persons · questions / 4), whose 0.9-fold is the step: the
-    # trapezoidal rule then errs by less than exp(−2π²/0.9²) = 3e-11.
+    # The posterior of μ has a standard deviation of at least 1/√(1 + persons · questions / 4). With 0.9 of it
+    # as the step, the error of the trapezoidal rule is about exp(−2π²/0.9²) = 3e-11.
     mean, mean_step = trapezoid(9.0, 0.9 / np.sqrt(1 + 0.25 * persons * questions))
     mean_weights = mean_step - 0.5 * mean**2 - 0.5 * np.log(2 * np.pi)
-    # The integrand depends on τ²: as a function on the whole line it is smooth, and the half from 0 on is the
-    # trapezoidal rule with twice the weight, except at 0.
+    # The integrand depends on τ only through τ², so it is smooth on the whole line. The nodes with τ > 0 get
+    # twice the weight, instead of those with τ < 0.
     tau, tau_step = trapezoid(8.0 * spread, step)
     tau_weights = tau_step - 0.5 * (tau / spread) ** 2 - np.log(spread * np.sqrt(2 * np.pi))
     middle = len(tau) // 2
@@ -66,8 +70,8 @@ def questionnaire(
     tau_weights[0] -= np.log(2)
     unit, unit_step = trapezoid(9.0, 0.1)
     unit_weights = unit_step - 0.5 * unit**2 - 0.5 * np.log(2 * np.pi)
-    one = log_row(mean)
-    many = np.stack(
+    one_ability = log_row(mean)
+    many_abilities = np.stack(
         [log_integral(log_row(mean[:, None] + width * unit), unit_weights) for width in tau], axis=2
     ).reshape(len(scores), -1)
     weights = (mean_weights[:, None] + tau_weights).ravel()
@@ -84,13 +88,16 @@ def questionnaire(
         x = rows(x, (persons, questions))
         if not np.all((x == 0) | (x == 1)):
             raise ValueError("x must hold zeros and ones only")
-        right = x.sum(axis=2)
-        number = (right[:, :, None] == scores).sum(axis=1).astype(float)
+        correct = x.sum(axis=2)
+        number = (correct[:, :, None] == scores).sum(axis=1).astype(float)
         easiness = -x.sum(axis=1) @ difficulties
         return easiness[:, None] + in_chunks(_log_evidence, number, 500)
 
     def _log_evidence(number: np.ndarray) -> np.ndarray:
-        columns = [log_integral(number @ one, mean_weights), log_integral(number @ many, weights)]
+        columns = [
+            log_integral(number @ one_ability, mean_weights),
+            log_integral(number @ many_abilities, weights),
+        ]
         return np.stack(columns, axis=1)
 
     def one_prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:

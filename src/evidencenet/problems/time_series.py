@@ -12,11 +12,15 @@ from evidencenet.simulation.model import Model
 def time_series(dim: int = 100, noise: float = 1.0) -> Problem:
     """Look for a linear growth beside the oscillations of a noisy series.
 
-    M0 has no growth, M1 has. At the times t = linspace(0, π/2, dim) the data are x = A θ + n with A_j0 = 2
-    t_j (the growth) and A_ji = cos((i − ½) t_j) for i = 1..dim−1. All θ_i ~ N(0, 1), but θ_0 = 0 in M0. The
-    noise is independent and normal with standard deviation noise · sqrt(dim/100) · linspace(2.5, 4, dim)².
-    The evidence of M1 is N(x; 0, Σ + A Aᵀ), with Σ the covariance of the noise; M0 lacks the first column
-    of A. Changing the sign of x changes nothing.
+    M0 has no growth, M1 has. The times are t = linspace(0, π/2, dim). The data are x = A θ + n, with A_j0 = 2
+    t_j (the growth) and A_ji = cos((i − ½) t_j) for i = 1..dim−1 (the oscillations). All θ_i ~ N(0, 1), but
+    θ_0 = 0 in M0. The noise is independent and normal, with standard deviation noise · sqrt(dim/100) ·
+    linspace(2.5, 4, dim)².
+
+    The evidence of M1 is N(x; 0, Σ + A Aᵀ), where Σ is the covariance of the noise. For M0, the first column
+    of A is left out.
+
+    log K does not change if x changes its sign.
 
     Parameters
     ----------
@@ -42,7 +46,7 @@ def time_series(dim: int = 100, noise: float = 1.0) -> Problem:
     design[:, 0] = 2 * t
     sigma = noise * np.sqrt(dim / 100) * np.linspace(2.5, 4, dim) ** 2
 
-    # Single precision halves the cost of a draw; its rounding, 1e-7 of x, is far below the noise.
+    # Single precision halves the cost of a draw. Its rounding errors, 1e-7 of x, are far below the noise.
     to_series, noise_scale = design.T.astype(np.float32), sigma.astype(np.float32)
 
     def with_growth(rng: np.random.Generator, n: int) -> np.ndarray:

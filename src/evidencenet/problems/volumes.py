@@ -14,14 +14,15 @@ from evidencenet.simulation.model import Model
 def stretched_field(
     side: int = 6, *, length: float = 0.8, stretch: float = 1.35, noise: float = 0.5
 ) -> Problem:
-    """Tell whether the structures in a volume are stretched along one of its axes.
+    """Test whether the structures in a volume are stretched along one of its axes.
 
     The volume is a periodic Gaussian field of unit variance plus white noise N(0, noise²). The field has the
-    power spectrum P(k) ∝ exp(−Σ_i k_i² ℓ_i²). M0: ℓ_i = length pixels along all three axes. M1: along one
-    axis, any of the three with the same probability, ℓ is `stretch` times as long, and along the other two it
-    is 1/√stretch times as long. The Fourier modes are independent, with variance P(k) + noise², so that the
-    evidence of a given axis is a sum over modes; M1 is the mean over the three axes. The volume may change
-    its sign, be shifted along each axis, and have its axes exchanged.
+    power spectrum P(k) ∝ exp(−Σ_i k_i² ℓ_i²). M0: ℓ_i = length pixels along all three axes. M1: one axis,
+    each with probability ⅓, has ℓ_i = stretch · length, and the other two have ℓ_i = length/√stretch. The
+    Fourier modes are independent and have variance P(k) + noise². For a given axis the log evidence is
+    therefore a sum over the modes. The evidence of M1 is the mean over the three axes.
+
+    log K does not change if the volume changes its sign, is shifted along an axis, or has its axes exchanged.
 
     Parameters
     ----------
@@ -53,14 +54,14 @@ def stretched_field(
     )
     pixels = side**3
     short, long = length / np.sqrt(stretch), length * stretch
-    # One row for M0, then one for each long axis of M1: the lengths along the three axes.
+    # The lengths along the three axes: the first row is M0, the others are M1 with each long axis.
     lengths = np.vstack([np.full(3, length), np.where(np.eye(3) > 0, long, short)])
     wave = 2 * np.pi * np.fft.fftfreq(side)
     along_axis = np.exp(-((lengths[:, :, None] * wave) ** 2))
     along_axis /= along_axis.mean(axis=2, keepdims=True)
     powers = np.einsum("ai,aj,ak->aijk", *along_axis.transpose(1, 0, 2))
-    # The power is a product over the axes, so white noise is coloured along one axis after the other, by the
-    # circulant matrix whose eigenvalues are the square roots of that axis's factor.
+    # The power is a product of one factor for each axis. To get a field with this power, white noise is
+    # multiplied along each axis by the circulant matrix whose eigenvalues are the square roots of the factor.
     lag = np.subtract.outer(np.arange(side), np.arange(side)) % side
     colours = np.fft.ifft(np.sqrt(along_axis), axis=2).real[:, :, lag].astype(np.float32)
 
@@ -69,7 +70,7 @@ def stretched_field(
         field = rng.standard_normal((n, side, side, side), dtype=np.float32)
         for axis in range(3):
             field = colours[setting, axis] @ field.reshape(n, side, side**2)
-            # The next axis comes first; after three rounds all are back in their places.
+            # The next axis becomes the first. After three rounds the axes are in their old order.
             field = field.reshape(n, side, side, side).transpose(0, 2, 3, 1)
         return field + np.float32(noise) * rng.standard_normal(field.shape, dtype=np.float32)
 

@@ -29,13 +29,17 @@ from evidencenet.problems.volumes import stretched_field
 
 
 def zoo() -> dict[str, Callable[[], Problem]]:
-    """Return every worked problem by name, each a function without arguments.
+    """Return all worked problems by name, each as a function without arguments.
+
+    A problem does not fix the number of draws. It is given where the problem is used:
+    ``simulate(problem.models, 2_000)`` in Python, ``evidencenet problems NAME --n 2000`` on the command line,
+    and ``--draws 2000`` in the benchmarks.
 
     Returns
     -------
     problems
-        Name → function that returns the `Problem`. A name with a suffix is the problem of the name before it
-        with other arguments, such as ``time_series_strong``.
+        Name → function that returns the `Problem`. Some functions appear a second time with other arguments,
+        under a name with a suffix, such as ``time_series_strong``.
 
     Examples
     --------
