@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evidencenet.models import Model
+from evidencenet.simulation.model import Model
 from evidencenet.problems import zoo
 from evidencenet.rare.steer import Steered, UnsteerableError, check_steerable, draw, moved
 

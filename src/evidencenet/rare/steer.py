@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import special
 
-from evidencenet.data import Data, arrays_of, finite_rows, map_arrays
-from evidencenet.models import DrawError, Model
+from evidencenet._common.arrays import Data, arrays_of, finite_rows, map_arrays
+from evidencenet.simulation.model import DrawError, Model
 from evidencenet.rare import laws
 
 Array = np.ndarray
