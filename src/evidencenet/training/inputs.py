@@ -91,6 +91,8 @@ def prepare(draws: Draws, plan: Plan) -> Inputs:
     inputs = Inputs(draws, plan, scaling, log_shares, None, None)
     if draws.features > LARGEST:
         return inputs
-    moments, left_out = Moments.of(inputs.source(Recipe(), 0).epoch(0), len(draws.counts), _FOLDS)
+    # The baseline is that of the models as they are, without rare draws.
+    typical = replace(inputs, draws=replace(draws, training_rows=draws.plain_rows(draws.training_rows)))
+    moments, left_out = Moments.of(typical.source(Recipe(), 0).epoch(0), len(draws.counts), _FOLDS)
     gaussians = Baseline(Gaussians.fit(moments), tuple(map(Gaussians.fit, left_out)))
     return replace(inputs, moments=moments, baseline=gaussians if plan.baseline else None)
