@@ -195,8 +195,11 @@ def test_errors_of_gaussians_count_unless_networks_take_them_back(corrected: boo
     both = [[gaussians(prepare(half, data.plan))[:, 1] for half in some.halves(3 + i)] for i in range(6)]
     differ = np.mean([(first - second) ** 2 / 4 for first, second in both])
     # What half of the draws lacks in both halves is not counted, what differs between them is. The draws
-    # are halved in other ways here.
-    assert found.mean() == pytest.approx(0.02**2 + (0.0 if corrected else differ), rel=0.2)
+    # are halved in other ways here, and a direction that one half finds and the other does not counts much.
+    if corrected:
+        assert found.mean() == pytest.approx(0.02**2, rel=0.1)
+    else:
+        assert 0.5 * differ < found.mean() < 2 * differ
     missed = np.mean([(one - gaussians(data)[:, 1]) ** 2 for pair in both for one in pair])
     assert missed > 1.3 * differ > 1.3 * 0.05**2
 

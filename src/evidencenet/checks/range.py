@@ -97,10 +97,20 @@ def validated_range(log_k: ArrayLike, labels: ArrayLike, *, least: int = 10) -> 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Log K of held-out draws against model 0, (n, K), as the network sees them, and their models (n,)."""
+    """Log K of held-out draws against model 0, (n, K), as the network sees them, and their models (n,).
+
+    `plain` says which of them are of the models as they are, (n,), and not rare draws; None if all are.
+    """
 
     log_k: np.ndarray
     label: np.ndarray
+    plain: np.ndarray | None = None
+
+    def without_rare(self) -> "HeldOut":
+        """Leave out the rare draws."""
+        if self.plain is None:
+            return self
+        return HeldOut(self.log_k[self.plain], self.label[self.plain])
 
     def range(self, above: int, below: int) -> Range:
         """Return the log K of two models that these draws can vouch for."""

@@ -22,9 +22,10 @@ from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from evidencenet._common.progress import Progress
+from evidencenet.checks.check import Check
 from evidencenet.checks.range import validated_range
 from evidencenet.estimator.second_look import SecondLook
 from evidencenet.training.gaussians import Gaussians
@@ -140,6 +141,40 @@ def scatter_of(raw: np.ndarray, above: int, below: int) -> np.ndarray:
         return np.full(raw.shape[1], np.nan)
     # Leaving out one member at a time gives just the error of a mean.
     return np.sqrt((raw[:, :, above] - raw[:, :, below]).var(axis=0, ddof=1) / len(raw))
+
+
+@dataclass(frozen=True, eq=False)
+class Depth:
+    """What rare draws say of a network, and how well their probabilities are known.
+
+    Parameters
+    ----------
+    threshold, log_p, log_p_error
+        For each model, level by level: the log-odds of all other models to it, by the network that steered;
+        the log of the probability that a draw of the model reaches them; and its standard error.
+    checks
+        The tail check of each model.
+    rounds, calls
+        How many times a network was trained on rare draws, and simulator calls in all.
+    """
+
+    threshold: tuple[np.ndarray, ...]
+    log_p: tuple[np.ndarray, ...]
+    log_p_error: tuple[np.ndarray, ...]
+    checks: tuple[Check, ...]
+    rounds: int
+    calls: int
+
+    def error(self, log_k: np.ndarray, above: int, below: int) -> np.ndarray:
+        """Return what errors of log P add to the error of the log K of two models, (n,), for log K (n, K)."""
+        square = np.zeros(len(log_k))
+        for k in (above, below):
+            odds = logsumexp(np.delete(log_k, k, axis=1), axis=1) - log_k[:, k]
+            if len(self.threshold[k]):
+                # Below the first level there are plain draws, whose probability has no error.
+                knots = [self.threshold[k][0] - 1.0, *self.threshold[k]]
+                square += np.square(np.interp(odds, knots, [0.0, *self.log_p_error[k]]))
+        return np.sqrt(square)
 
 
 class Network(Protocol):

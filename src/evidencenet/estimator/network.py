@@ -30,7 +30,7 @@ from evidencenet.checks.range import HeldOut, Range
 from evidencenet.checks.recalibration import Recalibration, fit
 from evidencenet.estimator.answer import Comparison, Lead, compare
 from evidencenet.estimator.densities import Densities, difference, finite
-from evidencenet.estimator.error import ErrorModel, scatter_of
+from evidencenet.estimator.error import Depth, ErrorModel, scatter_of
 from evidencenet.estimator.novelty import Novelty
 from evidencenet.networks import ensemble
 from evidencenet.simulation.dataset import Simulations, check_draws
@@ -174,6 +174,8 @@ class EvidenceNetwork:
         The known densities, if there are any, and a reference that the others were learned against.
     made
         Seed, recipe and versions that `train` was called with; empty in older files.
+    depth
+        What rare draws confirmed, if `deepen` was called; None otherwise.
     """
 
     names: tuple[str, ...]
@@ -196,6 +198,7 @@ class EvidenceNetwork:
     errors: ErrorModel | None = None
     densities: Densities | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
+    depth: Depth | None = None
     _repr_html_ = network_card
 
     def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
@@ -267,7 +270,7 @@ class EvidenceNetwork:
         The paper's error: over the members, and over parts of the training draws for the Gaussian baseline,
         if there is one. It does not hold what all members share.
         """
-        bare = replace(self, errors=None, log_valid_error=np.zeros(len(self.names)))
+        bare = replace(self, errors=None, depth=None, log_valid_error=np.zeros(len(self.names)))
         return bare.error(x, model=model, against=against)
 
     def probabilities(self, x: Any, prior: ArrayLike | None = None) -> np.ndarray:
@@ -409,7 +412,7 @@ class EvidenceNetwork:
             warnings.warn(f"{found.refusal} The network stays as it was.", RecalibrationWarning, stacklevel=2)
             return self
         log_k = (found(self.held_out.log_k - valid) + valid).astype(np.float32)
-        held_out = HeldOut(log_k, self.held_out.label)
+        held_out = replace(self.held_out, log_k=log_k)
         return replace(self, held_out=held_out, recalibration=(*self.recalibration, found))
 
     @cached_property
@@ -504,6 +507,8 @@ class EvidenceNetwork:
                 return np.square(self._learned_error(data, raw, p, first, second))
 
             error = np.sqrt(self.densities.variance(above, below, raw.mean(axis=0), data, squared))
+        if self.depth is not None:
+            error = np.hypot(error, self.depth.error(raw.mean(axis=0), above, below))
         return np.hypot(error, np.hypot(self.log_valid_error[above], self.log_valid_error[below]))
 
     def _learned_error(

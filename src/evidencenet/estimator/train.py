@@ -2,7 +2,7 @@
 
 import operator
 import os
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from evidencenet.training.checkpoint import fingerprint
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import Choice, Freedom, Search, natural
+from evidencenet.training.search import FIRST_LOSS, Choice, Freedom, Search, natural
 from evidencenet.training.split import Augment, Draws
 from evidencenet.training.trainer import Trainer
 
@@ -119,7 +119,8 @@ def train(
     trained = trainer.fit(inputs, full_recipe, members, progress=progress, checkpoint=run)
 
     # Judge by the held-out draws, and learn the error.
-    net = _assembled(sims, inputs, trained, search.choice if search else None)
+    failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
+    net = _assembled(sims.names, failures, inputs, trained, search.choice if search else None)
     net = replace(net, made=_made(seed, augment, full_recipe))
     if learn_error and can_be_halved(draws):
         second_look = None
@@ -144,6 +145,57 @@ def train(
         net = known.completed(replace(net, novelty=fit_novelty(all_inputs, trained)), all_inputs.draws)
     if checkpoint is not None:
         Path(checkpoint).unlink(missing_ok=True)
+    return net
+
+
+@dataclass(frozen=True)
+class Failures:
+    """Log of the fraction of each model's draws that did not fail, and its standard error, (K,) each."""
+
+    log_valid: np.ndarray
+    log_valid_error: np.ndarray
+
+
+def train_on(
+    draws: Draws,
+    names: tuple[str, ...],
+    failures: Failures,
+    network: networks.Architecture,
+    *,
+    members: int,
+    seed: int,
+    progress: bool,
+    part: float = 1.0,
+    learn_error: bool = True,
+) -> EvidenceNetwork:
+    """Train one architecture on draws that are split already, with the logistic loss.
+
+    Parameters
+    ----------
+    draws
+        The draws.
+    names, failures
+        Names of the models, and how many of their draws fail.
+    network
+        The architecture. The scaling of its inputs, and whether it corrects the baseline, is chosen by trials.
+    members, seed, progress, learn_error
+        As in `train`.
+    part
+        The part of the usual number of epochs to train for.
+    """
+    _, order_seed, weights_seed, error_seed = _seeds(seed)
+    trainer = Trainer(losses.outputs(len(names)), Recipe(), order_seed, weights_seed)
+    freedom = Freedom.of(draws, network, FIRST_LOSS, None, None)
+    plan, choice = Search(draws, trainer, freedom).run(progress=progress)
+    inputs = prepare(draws, plan)
+    recipe = trainer.sized(inputs)
+    recipe = replace(recipe, epochs=max(1, round(part * (recipe.epochs or 1))))
+    trained = trainer.fit(inputs, recipe, members, progress=progress)
+    net = _assembled(names, failures, inputs, trained, choice)
+    net = replace(net, made=_made(seed, draws.augment, recipe))
+    if learn_error and can_be_halved(draws):
+        error_model = learn_error_model(net, inputs, trained, trainer, seed=error_seed, progress=progress)
+        net = replace(net, errors=error_model)
     return net
 
 
@@ -173,16 +225,24 @@ def fit_novelty(inputs: Inputs, trained: Trained | EvidenceNetwork) -> Novelty |
     )
 
 
-def _assembled(sims: Simulations, inputs: Inputs, trained: Trained, choice: Choice | None) -> EvidenceNetwork:
+def _assembled(
+    names: tuple[str, ...], failures: Failures, inputs: Inputs, trained: Trained, choice: Choice | None
+) -> EvidenceNetwork:
     """Put the network together, with log K of its held-out draws."""
     draws = inputs.draws
     label = draws.model[draws.held_out_rows]
-    log_valid = np.log(sims.valid_fraction)
+    log_valid = failures.log_valid
     log_k = draws.held_out_log_k(trained.log_odds) + log_valid - log_valid[0]
     # Only draws of equal weight can say which range is validated: their numbers count.
     equal = np.isin(draws.held_out_rows, draws.of_equal_weight(draws.held_out_rows))
+    plain = None
+    if draws.plain is not None:
+        # Rare draws validate log K too, where plain ones never come.
+        plain = draws.plain[draws.held_out_rows]
+        equal = equal | ~plain
+        plain = plain[equal]
     return EvidenceNetwork(
-        names=sims.names,
+        names=names,
         example=draws.example,
         scaling=inputs.scaling,
         baseline=inputs.baseline,
@@ -194,8 +254,8 @@ def _assembled(sims: Simulations, inputs: Inputs, trained: Trained, choice: Choi
         gain=trained.gain,
         log_prior=draws.log_shares,
         log_valid=log_valid,
-        log_valid_error=sims.log_valid_error,
-        held_out=HeldOut(log_k[equal].astype(np.float32), label[equal].astype(np.int8)),
+        log_valid_error=failures.log_valid_error,
+        held_out=HeldOut(log_k[equal].astype(np.float32), label[equal].astype(np.int8), plain),
         history=trained.history,
         choice=choice,
     )

@@ -269,7 +269,7 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
     members, label = net.table(sims.x) - valid, sims.model
     log_k = members.mean(axis=0)
     on_log_k = examine(log_k, label, names=net.names)
-    held = net.held_out
+    held = net.held_out.without_rare()
     on_training = (
         agreement(members, label),
         overfitting(log_k, label, held.log_k - valid, held.label),

@@ -52,9 +52,12 @@ class Inputs:
     @cached_property
     def moments(self) -> PartialMoments | None:
         """Moments of each model's scaled training draws; None if a draw has too many numbers."""
-        if self.draws.features > LARGEST:
+        draws = self.draws
+        if draws.features > LARGEST:
             return None
-        return Moments.of(self.source(Recipe(), 0).epoch(0), len(self.draws.counts))
+        # Moments are those of the models as they are, without rare draws.
+        plain = replace(self, draws=replace(draws, training_rows=draws.plain_rows(draws.training_rows)))
+        return Moments.of(plain.source(Recipe(), 0).epoch(0), len(draws.counts))
 
     def source(self, recipe: Recipe, seed: int) -> Shuffled:
         """Training draws in minibatches."""

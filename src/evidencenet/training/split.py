@@ -38,6 +38,10 @@ class Draws:
     known
         Log-odds of each draw against model 0 that are known beforehand, apart from the training shares,
         shape (n, K); or None. The networks learn what is missing.
+    plain
+        Which draws are of the models as they are, and not rare ones, shape (n,); None if all are.
+    group
+        Draws of different groups are independent of each other, shape (n,); None if all draws are.
     """
 
     x: Data
@@ -48,6 +52,8 @@ class Draws:
     held_out_rows: np.ndarray
     augment: Augment | None
     known: np.ndarray | None = None
+    plain: np.ndarray | None = None
+    group: np.ndarray | None = None
 
     @staticmethod
     def split(sims: Simulations, held_out: float, augment: Augment | None, seed: int) -> "Draws":
@@ -94,7 +100,16 @@ class Draws:
         return replace(self, training_rows=self.training_rows[:number])
 
     def halves(self, seed: int) -> tuple["Draws", "Draws"]:
-        """Divide the training draws at random into two halves, each with half of every model's draws."""
+        """Divide the training draws at random into two halves, each with half of every model's draws.
+
+        Draws of one group stay together.
+        """
+        if self.group is not None:
+            group = self.group[self.training_rows]
+            chosen = np.random.default_rng(seed).permutation(np.unique(group))[::2]
+            rows = np.isin(group, chosen)
+            both = (self.training_rows[rows], self.training_rows[~rows])
+            return replace(self, training_rows=both[0]), replace(self, training_rows=both[1])
         order = np.random.default_rng(seed).permutation(len(self.training_rows))
         order = order[np.argsort(self.model[self.training_rows[order]], kind="stable")]
         # Sorted, so that each half keeps the order of all training draws, which is random already.
@@ -116,11 +131,17 @@ class Draws:
         log_k = mean - self.log_odds
         return log_k if self.known is None else log_k - self.known[self.held_out_rows]
 
+    def plain_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Leave out rare draws."""
+        return rows if self.plain is None else rows[self.plain[rows]]
+
     def of_equal_weight(self, rows: np.ndarray, most: int | None = None) -> np.ndarray:
         """Thin weighted draws to draws of equal weight, at most `most` of each model.
 
         Each draw stays with a probability in proportion to its weight. Draws of equal weight all stay.
+        Rare draws do not: the others stand for the models.
         """
+        rows = self.plain_rows(rows)
         model = self.model[rows]
         keep = thinned(model, self.weight[rows], np.random.default_rng(0))
         if most is not None:
