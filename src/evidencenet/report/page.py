@@ -407,7 +407,7 @@ def _page(
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("evidencenet"),
+        loader=PackageLoader("evidencenet.report"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_harmless,
