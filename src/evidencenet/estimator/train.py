@@ -177,7 +177,7 @@ def train_on(
     names, failures
         Names of the models, and how many of their draws fail.
     network
-        The architecture. The scaling of its inputs, and whether it corrects the baseline, is chosen by trials.
+        The architecture. Trials choose the scaling of its inputs, and whether it corrects the baseline.
     members, seed, progress, learn_error
         As in `train`.
     part
@@ -185,13 +185,14 @@ def train_on(
     """
     _, order_seed, weights_seed, error_seed = _seeds(seed)
     trainer = Trainer(losses.outputs(len(names)), Recipe(), order_seed, weights_seed)
-    freedom = Freedom.of(draws, network, FIRST_LOSS, None, None)
-    plan, choice = Search(draws, trainer, freedom).run(progress=progress)
+    freedom = replace(Freedom.of(draws, network, FIRST_LOSS, None, None), opinions=())
+    search = Search(draws, trainer, freedom)
+    plan = search.run(progress=progress)
     inputs = prepare(draws, plan)
     recipe = trainer.sized(inputs)
     recipe = replace(recipe, epochs=max(1, round(part * (recipe.epochs or 1))))
     trained = trainer.fit(inputs, recipe, members, progress=progress)
-    net = _assembled(names, failures, inputs, trained, choice)
+    net = _assembled(names, failures, inputs, trained, search.choice)
     net = replace(net, made=_made(seed, draws.augment, recipe))
     if learn_error and can_be_halved(draws):
         error_model = learn_error_model(net, inputs, trained, trainer, seed=error_seed, progress=progress)
