@@ -86,7 +86,7 @@ CONTRACT: dict[str, Callable[..., None]] = {
     "Simulations.read": lambda path, *, names=None: None,
     "train": lambda sims, *, loss=None, network=None, members=4, recipe=None, augment=None, seed=0, progress=True, checkpoint=None: (
         None
-    ),  # noqa: E501
+    ),
     "Recipe": lambda epochs=None, batch=None, learning_rate=1e-2: None,
     "Recipe.paper": lambda: None,
     "EvidenceNetwork.log_bayes_factor": lambda self, x, *, model=1, against=0: None,

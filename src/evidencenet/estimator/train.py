@@ -20,6 +20,7 @@ from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks import ensemble
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.training.checkpoint import fingerprint
+from evidencenet.training.compiled import keep_compiled_programs
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained
 from evidencenet.training.recipe import Recipe
@@ -97,6 +98,7 @@ def train(
     (1,)
     """
     _check_arguments(sims, loss, network, members, recipe, baseline, augment)
+    keep_compiled_programs()
     split_seed, order_seed, weights_seed, error_seed = _seeds(seed)
     known = KnownDensities.of(sims, augment, split_seed, loss) if sims.log_density is not None else None
     if known is not None and known.all:
@@ -116,7 +118,11 @@ def train(
     inputs = prepare(draws, plan)
     full_recipe = trainer.sized(inputs)
     run = _checkpoint(checkpoint, sims, (str(plan), repr(full_recipe), members, _seeds(seed)))
-    trained = trainer.fit(inputs, full_recipe, members, progress=progress, checkpoint=run)
+    if run is None:
+        doubtful = search is not None and plan.baseline and not search.learned(plan)
+        trained = trainer.fit_unless_idle(inputs, full_recipe, members, doubtful=doubtful, progress=progress)
+    else:
+        trained = trainer.fit(inputs, full_recipe, members, progress=progress, checkpoint=run)
 
     # Judge by the held-out draws, and learn the error.
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)

@@ -1,9 +1,15 @@
-"""Compile each program once: most trainings of a call differ only in their data."""
+"""Compile each program once: most trainings of a call differ only in their data.
 
+Compiled programs are also kept in a folder of the user, so that the next process finds them.
+"""
+
+import os
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -12,6 +18,46 @@ import jax
 _MOST = 64
 _programs: OrderedDict[Any, Future[Any]] = OrderedDict()
 _lock = threading.Lock()
+
+
+# Set it to "off", or to a folder of your choice.
+CACHE_VARIABLE = "EVIDENCENET_CACHE"
+# Programs that compile faster than this many seconds are not worth a file.
+_WORTH_KEEPING = 0.2
+
+
+def cache_folder() -> Path | None:
+    """Return the folder in which compiled programs are kept between processes; None if that is switched off.
+
+    It is ``evidencenet/compiled`` in the user's cache folder, or what the environment variable
+    ``EVIDENCENET_CACHE`` names; ``EVIDENCENET_CACHE=off`` switches it off.
+    """
+    named = os.environ.get(CACHE_VARIABLE)
+    if named is not None:
+        return None if named.lower() in ("off", "no", "0", "") else Path(named).expanduser()
+    if sys.platform == "darwin":
+        root = Path("~/Library/Caches")
+    else:
+        root = Path(os.environ.get("LOCALAPPDATA" if os.name == "nt" else "XDG_CACHE_HOME") or "~/.cache")
+    return root.expanduser() / "evidencenet" / "compiled"
+
+
+def keep_compiled_programs() -> None:
+    """Let JAX keep compiled programs in `cache_folder`, unless the user has told it where to keep them.
+
+    Several processes may share the folder. A program that cannot be read or written is compiled again.
+    """
+    folder = cache_folder()
+    if folder is None or jax.config.read("jax_compilation_cache_dir") is not None:
+        return
+    try:
+        # Programs are code: nobody else may write here.
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def compiled(function: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[..., Any]:

@@ -4,7 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -188,6 +188,28 @@ class Trained(NamedTuple):
     log_odds: np.ndarray
     costs: np.ndarray
     history: History
+
+    def repeated(self, members: int) -> "Trained":
+        """Repeat the members until there are this many. It is meant for members that have learned nothing."""
+        rows = np.arange(members) % len(self.gain)
+
+        def take(leaf: Any) -> Any:
+            return leaf[rows] if eqx.is_array(leaf) else leaf
+
+        history = replace(
+            self.history,
+            train_loss=self.history.train_loss[rows],
+            score=self.history.score[rows],
+            best_epoch=self.history.best_epoch[rows],
+        )
+        return Trained(
+            jax.tree.map(take, self.networks),
+            jax.tree.map(take, self.states),
+            self.gain[rows],
+            self.log_odds[rows],
+            self.costs[rows],
+            history,
+        )
 
 
 class Checkpoint(NamedTuple):

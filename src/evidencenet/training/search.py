@@ -258,6 +258,11 @@ class Search:
                 bar.update(len(self.attempts) + len(finalists), best=str(self.best))
         return self.best
 
+    def learned(self, plan: Plan) -> bool:
+        """Say whether networks improved on what they started from, in the last trial of a plan."""
+        trials = {attempt.plan: attempt for attempt in (*self.attempts.values(), *self.longer)}
+        return trials[plan].learned
+
     @property
     def choice(self) -> Choice:
         """The record of all trials."""

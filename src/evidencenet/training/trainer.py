@@ -10,6 +10,9 @@ from evidencenet.training.inputs import Inputs
 from evidencenet.training.loop import Checkpoint, Trained, train_ensemble
 from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
 
+# Members that are trained first where networks may have nothing to learn: one for each of two cores.
+_PROBES = 2
+
 
 @dataclass(frozen=True)
 class Trainer:
@@ -52,6 +55,22 @@ class Trainer:
             progress=progress,
             checkpoint=checkpoint,
         )
+
+    def fit_unless_idle(
+        self, inputs: Inputs, recipe: Recipe, members: int, *, doubtful: bool, progress: bool
+    ) -> Trained:
+        """Train an ensemble, but only its first members if these do not improve on the baseline.
+
+        Where it is `doubtful` that networks can improve on the baseline, because they did not in a trial, two
+        members are trained first. If neither improves on it, the others would not either, and log K is the
+        baseline's whatever their weights.
+        """
+        if not doubtful or members <= _PROBES:
+            return self.fit(inputs, recipe, members, progress=progress)
+        probes = self.fit(inputs, recipe, _PROBES, progress=progress)
+        if not probes.gain.any():
+            return probes.repeated(members)
+        return self.fit(inputs, recipe, members, progress=progress)
 
     def fit_one(self, inputs: Inputs, rng: np.random.Generator) -> np.ndarray:
         """Train one network with seeds of its own; return log K of the held-out draws, (n, K)."""
