@@ -48,7 +48,7 @@ def keep_compiled_programs() -> None:
     Several processes may share the folder. A program that cannot be read or written is compiled again.
     """
     folder = cache_folder()
-    if folder is None or jax.config.read("jax_compilation_cache_dir") is not None:
+    if folder is None or jax.config.values["jax_compilation_cache_dir"] is not None:
         return
     try:
         # Programs are code: nobody else may write here.
