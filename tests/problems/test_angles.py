@@ -1,4 +1,4 @@
-"""Angles: the evidence on a grid over both parameters, from the density of the von Mises law."""
+"""Angles: the evidence on a grid over both parameters, from the density of the von Mises distribution."""
 
 from typing import Any
 

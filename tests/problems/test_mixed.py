@@ -34,7 +34,7 @@ def test_same_source_against_its_covariance() -> None:
 
 
 def test_one_part_alone_says_nothing() -> None:
-    # Each part has the same law in both models: parts of different data sets are two sources.
+    # Each part has the same distribution in both models, so parts of different data sets are data of M0.
     problem = problems.same_source()
     x, _ = problem.models[1].draw(np.random.default_rng(1), 20_000)
     mixed = {"image": x["image"], "fluxes": np.roll(x["fluxes"], 1, axis=0)}

@@ -1,4 +1,4 @@
-"""Survival times: the evidence against scipy's Weibull law over draws of the prior."""
+"""Survival times: the evidence against scipy's Weibull distribution over draws of the prior."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from routes import agrees_with_prior_draws, draws
 
 def log_likelihood(theta: dict[str, np.ndarray], x: np.ndarray) -> Any:
     shape = theta.get("shape", np.ones_like(theta["rate"]))
-    law = stats.weibull_min(shape, scale=theta["rate"] ** (-1 / shape))
-    return sum(law.logpdf(time) if seen else law.logsf(time) for time, seen in x)
+    weibull = stats.weibull_min(shape, scale=theta["rate"] ** (-1 / shape))
+    return sum(weibull.logpdf(time) if seen else weibull.logsf(time) for time, seen in x)
 
 
 def test_censored_times_against_draws_of_the_prior() -> None:
@@ -27,7 +27,7 @@ def test_censored_times_against_draws_of_the_prior() -> None:
 def test_evidence_of_one_patient_is_a_probability() -> None:
     # For a patient followed until time 1: the event before, or no event.
     problem = problems.censored_times(1)
-    # Nodes for log t, since the density of the Weibull law is unbounded at 0; dt = t d(log t).
+    # Nodes for log t, since the Weibull density is unbounded at 0; dt = t d(log t).
     nodes, weights = np.polynomial.legendre.leggauss(200)
     time = np.exp(20 * (nodes - 1))
     events = np.stack([time, np.ones_like(time)], axis=1)[:, None]
