@@ -6,15 +6,18 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import pytest
+from scipy.special import log_softmax, softmax
 
 import evidencenet as en
 from conftest import draws, rms
-from evidencenet.estimator.error import ErrorModel, squared_errors
+from evidencenet.estimator.error import ErrorModel, _witnessed, squared_errors
+from evidencenet.estimator.second_look import SecondLook
 from evidencenet.losses import Logistic
 from evidencenet.networks.architectures import Dense
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import History, Trained
 from evidencenet.training.plan import Plan
+from evidencenet.training.search import Rival
 from evidencenet.training.split import Draws
 
 # --- The fit ---------------------------------------------------------------------------------------------
@@ -319,3 +322,57 @@ def test_errors_of_gaussians_hold_it_too(name: str) -> None:
     assert holds(off, error)
     assert not holds(off, error / 3)
     assert not holds(off, error * 3)
+
+
+# --- What other kinds of network say -----------------------------------------------------------------------
+
+
+def judged_by_a_rival(size: float, rival_size: float, models: int = 2) -> tuple[float, float]:
+    """Squared errors found with a rival's help, and the true ones, where halves see nothing of them."""
+    rng = np.random.default_rng(5)
+    n = 200_000
+    exact = 1.5 * rng.normal(size=(n, models)) * (np.arange(models) > 0)
+    p = softmax(exact, axis=1)
+    label = (p.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+    # Smooth functions of log K: biases that a kind of network has for good.
+    bias, other = size * np.sin(2 * exact), rival_size * np.cos(3 * exact) * (np.arange(models) > 0)
+
+    def costs(log_odds: np.ndarray) -> np.ndarray:
+        return -log_softmax(log_odds, axis=1)[np.arange(n), label]
+
+    rival = Rival("another kind", exact + other, costs(exact + other))
+    nothing = np.full((n, models), 1e-8)
+    squared = _witnessed(nothing, exact + bias, costs(exact + bias), np.zeros(models), rival, None)
+    weight = p * (1 - p)
+    found, true = ((weight * square)[:, 1:].mean() for square in (squared, np.square(bias)))
+    return float(found), float(true)
+
+
+@pytest.mark.parametrize("models", [2, 3])
+@pytest.mark.parametrize(("size", "rival_size"), [(0.3, 0.3), (0.3, 0.1), (0.2, 0.4)])
+def test_a_rival_shows_what_halves_cannot_see(size: float, rival_size: float, models: int) -> None:
+    found, true = judged_by_a_rival(size, rival_size, models)
+    # The score difference is known to about 0.0006 nats, twice of which enters a square of 0.01 to 0.04; and
+    # for three models errors are taken as independent between the models.
+    assert found == pytest.approx(true, rel=0.25, abs=0.002)
+    # A control: without the rival nothing would be seen.
+    assert true > 1e5 * 1e-8
+
+
+def test_a_rival_that_agrees_changes_nothing() -> None:
+    found, _ = judged_by_a_rival(0.0, 0.0)
+    assert found == pytest.approx(1e-8, rel=1.0)
+
+
+def test_what_a_second_look_finds_is_in_the_error() -> None:
+    rng = np.random.default_rng(6)
+    log_odds = np.stack([np.zeros(50_000), rng.normal(size=50_000)], axis=1)
+    squared, costs = np.full((50_000, 2), 1e-8), np.zeros(50_000)
+    p = softmax(log_odds, axis=1)[:, 1]
+    look = SecondLook("another kind", 0.01, 0.001)
+    grown = _witnessed(squared, log_odds, costs, np.zeros(2), None, look)
+    # Errors e cost p(1 − p)e²/2: the gain less three of its errors.
+    assert np.mean(p * (1 - p) * grown[:, 1]) / 2 == pytest.approx(0.007, rel=1e-6)
+    # A gain that may be chance changes nothing.
+    chance = SecondLook("another kind", 0.002, 0.001)
+    assert np.array_equal(_witnessed(squared, log_odds, costs, np.zeros(2), None, chance), squared)
