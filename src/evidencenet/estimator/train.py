@@ -12,6 +12,14 @@ from evidencenet import losses, networks
 from evidencenet._common.arrays import map_arrays
 from evidencenet._common.versions import versions
 from evidencenet.checks.range import HeldOut
+from evidencenet.estimator.arguments import (
+    check_others,
+    checked_loss,
+    checked_members,
+    checked_network,
+    checked_seed,
+    checked_simulations,
+)
 from evidencenet.estimator.error import can_be_halved, learn_error_model
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import FITTING_DRAWS, REFERENCE_DRAWS, Novelty, Seen
@@ -22,7 +30,7 @@ from evidencenet.simulation.dataset import Simulations
 from evidencenet.training.checkpoint import fingerprint
 from evidencenet.training.compiled import keep_compiled_programs
 from evidencenet.training.inputs import Inputs, prepare
-from evidencenet.training.loop import Checkpoint, Trained
+from evidencenet.training.loop import Checkpoint, Trained, initialise_members
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.search import FIRST_LOSS, Choice, Freedom, Search, natural
 from evidencenet.training.split import Augment, Draws
@@ -32,14 +40,14 @@ from evidencenet.training.trainer import Trainer
 def train(
     sims: Simulations,
     *,
-    loss: losses.Loss | None = None,
-    network: networks.Architecture | None = None,
+    loss: losses.Loss | str | None = None,
+    network: networks.Architecture | str | None = None,
     members: int = 4,
     recipe: Recipe | None = None,
     baseline: bool | None = None,
     augment: Augment | None = None,
     learn_error: bool = True,
-    seed: int = 0,
+    seed: int | None = 0,
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> EvidenceNetwork:
@@ -51,10 +59,10 @@ def train(
         Draws of two models or more. If the density of a model is known, by `Model(log_density=)`, it is used
         and not learned (see `evidencenet.estimator.densities`).
     loss
-        One of `evidencenet.losses`; the paper's is ``LPopExponential(alpha=2.0)``.
+        One of `evidencenet.losses`, or its name; the paper's is ``LPopExponential(alpha=2.0)``.
     network
-        One of `evidencenet.networks`, or ``function(x, outputs, key=key)`` that returns an Equinox module for
-        draws like `x`.
+        One of `evidencenet.networks`, or its name, such as "image"; or ``function(x, outputs, key=key)`` that
+        returns an Equinox module for draws like `x`.
     members
         Networks in the ensemble. Their mean is the estimate.
     recipe
@@ -74,7 +82,7 @@ def train(
         `evidencenet.estimator.error`). If False, or with fewer than 64 draws to train on, errors are the
         jackknife over the members, as in the paper, which misses what they share.
     seed
-        The same seed on the same machine gives the same network, to the bit.
+        The same seed on the same machine gives the same network, to the bit. None draws one, and says which.
     progress
         Show a bar (or, where there is no terminal, a few lines) on standard error.
     checkpoint
@@ -97,7 +105,9 @@ def train(
     >>> net.log_bayes_factor(np.zeros((1, 20))).shape
     (1,)
     """
-    _check_arguments(sims, loss, network, members, recipe, baseline, augment)
+    sims, loss, network = checked_simulations(sims), checked_loss(loss), checked_network(network)
+    members, seed = checked_members(members), checked_seed(seed)
+    check_others(recipe, baseline, augment, loss)
     keep_compiled_programs()
     split_seed, order_seed, weights_seed, error_seed = _seeds(seed)
     known = KnownDensities.of(sims, augment, split_seed, loss) if sims.log_density is not None else None
@@ -110,6 +120,9 @@ def train(
     # Split, and choose a plan.
     trainer = Trainer(losses.outputs(len(sims.names)), recipe or Recipe(), order_seed, weights_seed)
     draws = Draws.split(sims, trainer.recipe.held_out, augment, split_seed)
+    if network is not None:
+        # A network of the user's own may fail: then at once, and with a reason.
+        initialise_members(network, draws.example, trainer.outputs, 1, 0)
     freedom = Freedom.of(draws, network, loss, baseline, recipe)
     search = None if recipe is not None else Search(draws, trainer, freedom)
     plan = search.run(progress=progress) if search else freedom.first_plan(losses.LPopExponential())
@@ -293,35 +306,3 @@ def _made(seed: int, augment: Augment | None, recipe: Recipe | None) -> dict[str
         "augment": augment and getattr(augment, "__qualname__", type(augment).__name__),
         "versions": versions(),
     }
-
-
-def _check_arguments(
-    sims: Simulations,
-    loss: losses.Loss | None,
-    network: networks.Architecture | None,
-    members: int,
-    recipe: Recipe | None,
-    baseline: bool | None,
-    augment: Augment | None,
-) -> None:
-    if not isinstance(sims, Simulations):
-        raise TypeError(
-            f"train takes Simulations, got a {type(sims).__name__}. Make them with simulate(models, n), or "
-            "from arrays with Simulations(x, model)."
-        )
-    if len(sims.names) < 2:
-        raise ValueError(f"there is only one model, {sims.names[0]!r}; a comparison needs two or more.")
-    if operator.index(members) < 1:
-        raise ValueError(f"members = {members}; wanted at least 1 network.")
-    if augment is not None and not callable(augment):
-        raise TypeError("augment must be a function augment(rng, x) that returns a batch like x.")
-    if loss is not None and not isinstance(loss, losses.Loss):
-        raise TypeError(f"loss = {loss!r}; wanted one of evidencenet.losses, such as losses.Logistic().")
-    if network is not None and not callable(network):
-        raise TypeError(f"network = {network!r}; wanted a function network(x, outputs, key=key).")
-    if recipe is not None and not isinstance(recipe, Recipe):
-        raise TypeError(f"recipe = {recipe!r}; wanted a Recipe, such as Recipe.paper().")
-    if baseline and isinstance(loss, losses.Asymmetric):
-        raise ValueError(
-            "an asymmetric loss cannot use a baseline. Leave out baseline=True, or change the loss."
-        )

@@ -19,6 +19,7 @@ from evidencenet import networks
 from evidencenet._common.display import by_row, frame
 from evidencenet._common.progress import Progress
 from evidencenet.networks import ensemble
+from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.training import checkpoint as checkpoints
 from evidencenet.training.batches import Chunk, Source
 from evidencenet.training.compiled import compiled
@@ -316,7 +317,8 @@ def train_ensemble(
     if recipe.epochs is None:
         raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
     chunk = next(iter(source.epoch(0)))
-    fixed, starts = _initialise(architecture, chunk.x, outputs, members, seed)
+    example = jax.tree.map(lambda array: np.zeros(array.shape[2:], array.dtype), chunk.x)
+    fixed, starts = initialise_members(architecture, example, outputs, members, seed)
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
 
     def begin(weights: Any, state: Any) -> Member:
@@ -451,40 +453,60 @@ def _resume(checkpoint: Checkpoint | None, courses: list[_Course]) -> list[float
     return list(map(float, curves["seconds"]))
 
 
-def _initialise(
-    architecture: networks.Architecture, x: Any, outputs: int, members: int, seed: int
+def initialise_members(
+    architecture: networks.Architecture, example: Any, outputs: int, members: int, seed: int
 ) -> tuple[Any, list[tuple[Any, Any]]]:
-    """Build what all members share, and each one's initial weights and state."""
-    example = jax.tree.map(lambda a: np.zeros(a.shape[2:], a.dtype), x)
+    """Build what all members share, and each one's initial weights and state, for draws like `example`.
+
+    A network of the user's own that fails, or has other outputs than wanted, is refused.
+    """
     seeds = np.random.SeedSequence(seed).generate_state(members)
-    built = [ensemble.initialise(architecture, example, outputs, key=jax.random.key(s)) for s in seeds]
+    try:
+        built = [ensemble.initialise(architecture, example, outputs, key=jax.random.key(s)) for s in seeds]
+    except Exception as error:
+        raise _failure("building your network", architecture, example, error) from error
     fixed = eqx.partition(built[0][0], eqx.is_inexact_array)[1]
     # Equinox tells states apart by identity, so all members get the structure of the first.
     structure = jax.tree.structure((eqx.filter(built[0][0], eqx.is_inexact_array), built[0][1]))
     starts = []
     for network, state in built:
-        # NumPy arrays: the compiled function reuses the memory of JAX arrays, and the start may be the best.
+        # NumPy arrays, since the compiled function reuses the memory of JAX arrays.
         parts = (eqx.filter(network, eqx.is_inexact_array), state)
         leaves = [np.array(leaf) for leaf in jax.tree.leaves(parts)]
         starts.append(jax.tree.unflatten(structure, leaves))
     weights, state = starts[0]
-    _check_outputs(fixed, weights, state, example, outputs)
+    try:
+        shape = _output_shape(fixed, weights, state, example)
+    except Exception as error:
+        raise _failure("calling your network", architecture, example, error) from error
+    if shape != (outputs,):
+        raise ValueError(
+            f"the network gives outputs of shape {shape} for one draw; wanted ({outputs},). "
+            "Build it with the `outputs` that your function is given."
+        )
     return fixed, starts
 
 
-def _check_outputs(fixed: Any, weights: Any, state: Any, x: Any, outputs: int) -> None:
-    """Refuse a user's network that does not return `outputs` numbers."""
+def _failure(doing: str, architecture: networks.Architecture, example: Any, error: Exception) -> Exception:
+    """Say what failed in a network of the user's own; errors of our networks explain themselves."""
+    if isinstance(architecture, tuple(BUILT_IN.values())):
+        return error
+    shape = jax.tree.map(lambda leaf: leaf.shape, example)
+    return ValueError(
+        f"{doing} failed for one draw of shape {shape}: {type(error).__name__}: {error}. The function "
+        "network(x, outputs, key=key) gets such a draw as x, and its module is called with one draw too."
+    )
+
+
+def _output_shape(fixed: Any, weights: Any, state: Any, x: Any) -> tuple[int, ...]:
+    """Return the shape of a network's outputs for one draw."""
 
     def raw_outputs(weights: Any, state: Any) -> jax.Array:
         batch = jax.tree.map(lambda leaf: leaf[None], x)
         return ensemble.apply(eqx.combine(weights, fixed), state, batch)[0]
 
-    shape = eqx.filter_eval_shape(raw_outputs, weights, state).shape
-    if shape != (1, outputs):
-        raise ValueError(
-            f"the network gives outputs of shape {shape[1:]} for one draw; wanted ({outputs},). "
-            "Build it with the `outputs` that your function is given."
-        )
+    shape: tuple[int, ...] = eqx.filter_eval_shape(raw_outputs, weights, state).shape[1:]
+    return shape
 
 
 def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chunk]:

@@ -1,0 +1,163 @@
+"""What users may give to `train`: names instead of objects, and a clear message for everything else."""
+
+import difflib
+import inspect
+import operator
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from evidencenet import losses, networks
+from evidencenet._common.arrays import kind_of
+from evidencenet._common.warnings import EvidenceWarning
+from evidencenet.networks.architectures import BUILT_IN
+from evidencenet.simulation.dataset import Simulations
+from evidencenet.training.recipe import Recipe
+
+# Words that people use for an architecture, besides its name.
+_OTHER_NAMES = {
+    "set": "DeepSet",
+    "series": "Sequence",
+    "timeseries": "Sequence",
+    "convolution": "Image",
+    "cnn": "Image",
+    "mlp": "Dense",
+    "vector": "Dense",
+}
+
+
+def checked_simulations(sims: Any) -> Simulations:
+    """Return simulations of two models or more, or say what is wrong with them."""
+    if not isinstance(sims, Simulations):
+        raise TypeError(
+            f"train takes Simulations, got {kind_of(sims)}. Make them with simulate(models, n), or from "
+            "arrays with Simulations(x, model)."
+        )
+    if len(sims.names) < 2:
+        raise ValueError(f"there is only one model, {sims.names[0]!r}; a comparison needs two or more.")
+    return sims
+
+
+def checked_loss(loss: Any) -> losses.Loss | None:
+    """Return a loss, given as such or by its name ("logistic"); None stays None."""
+    if isinstance(loss, str):
+        known = {name: kind for name, kind in vars(losses).items() if _is_loss(kind)}
+        return _by_name("loss", loss, known)()
+    if isinstance(loss, type) and issubclass(loss, losses.Loss):
+        return loss()
+    if loss is not None and not isinstance(loss, losses.Loss):
+        raise TypeError(
+            f'loss = {loss!r}; wanted one of evidencenet.losses, such as losses.Logistic() or "logistic".'
+        )
+    return loss
+
+
+def checked_network(network: Any) -> networks.Architecture | None:
+    """Return an architecture, given as such, as its class, by its name ("image"), or as a user's function."""
+    if network is None:
+        return None
+    if isinstance(network, str):
+        known = {**BUILT_IN, **{alias: BUILT_IN[name] for alias, name in _OTHER_NAMES.items()}}
+        architecture: networks.Architecture = _by_name("network", network, known)()
+        return architecture
+    if isinstance(network, type) and network in BUILT_IN.values():
+        built: networks.Architecture = network()
+        return built
+    if isinstance(network, eqx.Module):
+        raise TypeError(
+            f"network is {kind_of(network)}, a module that is built already. Each member needs weights of "
+            "its own: give a function network(x, outputs, key=key) that builds one."
+        )
+    if not callable(network):
+        raise TypeError(
+            f"network = {network!r}; wanted one of evidencenet.networks, its name, or a function "
+            "network(x, outputs, key=key) that builds an Equinox module."
+        )
+    _check_signature(network)
+    return network
+
+
+def checked_members(members: Any) -> int:
+    """Return the number of members."""
+    number = _whole_number("members", members)
+    if number < 1:
+        raise ValueError(f"members = {members}; wanted at least 1 network.")
+    return number
+
+
+def checked_seed(seed: Any) -> int:
+    """Return the seed; None draws one and says which."""
+    if seed is None:
+        drawn = int(np.random.SeedSequence().generate_state(1)[0])
+        warnings.warn(
+            f"seed=None, so the seed {drawn} was drawn. To have the same network again, pass seed={drawn}.",
+            EvidenceWarning,
+            stacklevel=3,
+        )
+        return drawn
+    number = _whole_number("seed", seed)
+    if number < 0:
+        raise ValueError(f"seed = {seed}; wanted a whole number, 0 or more.")
+    return number
+
+
+def check_others(recipe: Any, baseline: bool | None, augment: Any, loss: losses.Loss | None) -> None:
+    """Check the recipe, the symmetry, and that the loss can use a baseline."""
+    if recipe is not None and not isinstance(recipe, Recipe):
+        raise TypeError(f"recipe = {recipe!r}; wanted a Recipe, such as Recipe(epochs=10) or Recipe.paper().")
+    if augment is not None and not callable(augment):
+        raise TypeError("augment must be a function augment(rng, x) that returns a batch like x.")
+    if baseline and isinstance(loss, losses.Asymmetric):
+        raise ValueError("an asymmetric loss cannot use a baseline. Leave it out, or change the loss.")
+
+
+def _is_loss(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, losses.Loss) and _without_arguments(kind)
+
+
+def _without_arguments(kind: type) -> bool:
+    """Say whether a class can be built without arguments."""
+    parameters = list(inspect.signature(kind).parameters.values())
+    return all(parameter.default is not parameter.empty for parameter in parameters)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def _by_name(what: str, name: str, known: Mapping[str, Any]) -> Any:
+    """Look up a name, whatever its case and punctuation; suggest the closest if there is none."""
+    plain = {_plain(key): key for key in known}
+    if _plain(name) in plain:
+        return known[plain[_plain(name)]]
+    close = difflib.get_close_matches(_plain(name), plain, n=1)
+    hint = f" Did you mean {plain[close[0]]!r}?" if close else ""
+    raise ValueError(f"{what} = {name!r} is not known.{hint} Known are: {', '.join(sorted(known))}.")
+
+
+def _check_signature(network: Any) -> None:
+    """Refuse a function that cannot be called as network(x, outputs, key=key)."""
+    try:
+        signature = inspect.signature(network)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, 1, key=None)
+    except TypeError as error:
+        raise TypeError(
+            f"network must be callable as network(x, outputs, key=key), but its parameters are {signature} "
+            f"({error}). x is one draw, outputs the number of outputs, key a JAX key for the initial weights."
+        ) from None
+
+
+def _whole_number(name: str, value: Any) -> int:
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        value = int(value)
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"{name} = {value!r}; wanted a whole number.") from None
