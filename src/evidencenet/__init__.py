@@ -25,9 +25,13 @@ from evidencenet.questions.forecast import forecast as forecast
 from evidencenet.questions.hypothesis import HypothesisTest as HypothesisTest
 from evidencenet.questions.hypothesis import hypothesis_test as hypothesis_test
 from evidencenet.questions.predictive import predictive_test as predictive_test
+from evidencenet.rare.deepen import deepen as deepen
+from evidencenet.rare.draw import rare_draws as rare_draws
+from evidencenet.rare.steer import UnsteerableError as UnsteerableError
 from evidencenet.report.page import write_report as write_report
 from evidencenet.simulation.dataset import Simulations as Simulations
 from evidencenet.simulation.draw import SimulationError as SimulationError
 from evidencenet.simulation.draw import simulate as simulate
 from evidencenet.simulation.model import Model as Model
+from evidencenet.simulation.rare import RareDraws as RareDraws
 from evidencenet.training.recipe import Recipe as Recipe

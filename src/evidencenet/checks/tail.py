@@ -71,8 +71,10 @@ class Tail:
             verdict = "fail" if p < _FAIL and off > _SMALL else "warn"
         rare = "more" if self.difference[worst] > 0 else "less"
         finding = (
-            f"{self.name} makes data that score {self.threshold[worst]:.1f} or more against it {rare} often than "
-            f"log K says, by {wording.with_error(off, float(self.error[worst]))} nats (p = {wording.p_value(p)}, "
+            f"{self.name} makes data that score {self.threshold[worst]:.1f} or more against it {rare} "
+            "often than "
+            f"log K says, by {wording.with_error(off, float(self.error[worst]))} nats (p = "
+            f"{wording.p_value(p)}, "
             f"the lowest of {len(judged_levels)} levels)."
         )
         advice = (
@@ -92,18 +94,18 @@ def tail(
 ) -> Tail:
     """Compare how often a model's draws score high with what log K says of it; no truth is needed.
 
-    For any set A of data, P₀(A) = E₁[1/K; A]: the left side is found by simulating model 0, the right side from
-    draws of model 1 and their log K. Here A is "the score is at least t". If the score is log K itself, then
-    log P₀(score ≥ t) ≤ −t besides.
+    For any set A of data, P₀(A) = E₁[1/K; A]: the left side is found by simulating model 0, the right side
+    from draws of model 1 and their log K. Here A is "the score is at least t". If the score is log K itself,
+    then log P₀(score ≥ t) ≤ −t besides.
 
     Parameters
     ----------
     threshold, log_p, log_p_error
-        Scores t, natural log of P₀(score ≥ t), and its standard error, shape (levels,). Probabilities too small
-        to be counted in plain draws come from `evidencenet.rare_draws`.
+        Scores t, natural log of P₀(score ≥ t), and its standard error, shape (levels,). Probabilities too
+        small to be counted in plain draws come from `evidencenet.rare_draws`.
     score, log_ratio
-        Of plain draws of the other model (or of all others, as many of each): their score, and the natural log
-        of p(x|other)/p(x|model), shape (n,). Any code that can score draws will do.
+        Of plain draws of the other model (or of all others, as many of each): their score, and the natural
+        log of p(x|other)/p(x|model), shape (n,). Any code that can score draws will do.
     name
         Of the model whose tail it is.
 
@@ -139,7 +141,7 @@ def tail(
     for j, t in enumerate(levels[0]):
         inside = -ratios[scores >= t]
         expected[j], error[j], effective[j] = _log_mean(inside, len(ratios))
-    return Tail(*levels, expected, error, effective, name)
+    return Tail(levels[0], levels[1], levels[2], expected, error, effective, name)
 
 
 def _log_mean(exponent: Array, n: int) -> tuple[float, float, float]:

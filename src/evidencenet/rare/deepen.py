@@ -62,8 +62,8 @@ def deepen(
     Parameters
     ----------
     net
-        A network of these models, from `train` or from `deepen`. It says where to look, and which architecture
-        to train.
+        A network of these models, from `train` or from `deepen`. It says where to look, and which
+        architecture to train.
     models
         The models, in the order of the network, with simulators of NumPy (kinds "batch" and "one").
     reach
@@ -71,8 +71,8 @@ def deepen(
     n
         Draws in a level. The error of log P, part of that of log K, falls as 1/√n.
     rounds
-        At most so many. The first round is steered by `net`, which may be wrong at depth; the next ones by the
-        network trained before. It stops when the tail check passes.
+        At most so many. The first round is steered by `net`, which may be wrong at depth; the next ones by
+        the network trained before. It stops when the tail check passes.
     members
         Networks in the ensemble; as many as `net` has by default.
     augment, learn_error
@@ -84,8 +84,8 @@ def deepen(
     progress
         Show bars on standard error.
     calls
-        Simulator calls at most, in all rounds together. By default there is no limit; some 30 levels of 20,000
-        draws in two rounds take 8 million.
+        Simulator calls at most, in all rounds together. By default there is no limit; some 30 levels of
+        20,000 draws in two rounds take 8 million.
 
     Returns
     -------

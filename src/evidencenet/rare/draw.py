@@ -20,7 +20,8 @@ from evidencenet.simulation.rare import Levels, RareDraws
 
 Array = np.ndarray
 
-# Plain draws of the other models that must lie beyond the last level: as many as the validated range asks for.
+# Plain draws of the other models that must lie beyond the last level: as many as the validated range asks
+# for.
 _LEAST_BEYOND = 10
 # Moves of each draw in a level. Six give nearly the error of log P that ten do, for the calls of six.
 MOVES = 6
@@ -56,8 +57,8 @@ def rare_draws(
     n
         Draws in a level.
     like
-        Rare draws made before, by the same network, whose thresholds are taken: log P is unbiased then, and the
-        new draws are independent of those that the thresholds were chosen by.
+        Rare draws made before, by the same network, whose thresholds are taken: log P is unbiased then, and
+        the new draws are independent of those that the thresholds were chosen by.
     seed
         Model k is drawn from ``SeedSequence(seed, spawn_key=(k,))``.
     workers
@@ -100,7 +101,9 @@ def rare_draws(
         for k, model in enumerate(models):
             share = None if calls is None else max((calls - spent) // (len(models) - k), n)
 
-            def tell(used: int, threshold: float, log_p: float, accepted: float, k: int = k) -> None:
+            def tell(
+                used: int, threshold: float, log_p: float, accepted: float, k: int = k, before: int = spent
+            ) -> None:
                 done = sum(max(end, 1.0) for end in ends[:k]) + min(max(threshold, 0.0), ends[k])
                 bar.update(
                     int(1000 * done),
@@ -108,7 +111,7 @@ def rare_draws(
                     score=f"{threshold:.1f}",
                     log_p=f"{log_p:.1f}",
                     accepted=f"{accepted:.0%}",
-                    calls=f"{spent + used:,}",
+                    calls=f"{before + used:,}",
                 )
 
             splits.append(
@@ -177,7 +180,8 @@ def checked_models(net: Any, models: Any) -> list[Model]:
         raise ValueError(f"the models are {names}, the network compares {net.names}, in this order.")
     if net.densities is not None:
         raise ValueError(
-            "this network uses known densities, with which log K needs no rare draws where they apply. Train one "
+            "this network uses known densities, with which log K needs no rare draws where they "
+            "apply. Train one "
             "without log_density to deepen it."
         )
     return list(models)

@@ -1,7 +1,7 @@
 """Turn standard normal numbers into other laws, by the inverse distribution function.
 
-Each function takes standard normals `z` and the parameters of the law, broadcasts them, and returns numbers of
-that law. It increases with z, so neighbours stay neighbours, and it works with the smaller of the two tail
+Each function takes standard normals `z` and the parameters of the law, broadcasts them, and returns numbers
+of that law. It increases with z, so neighbours stay neighbours, and it works with the smaller of the two tail
 probabilities, so that it is precise at z = ±12 (a tail probability of 2e-33).
 """
 
@@ -233,7 +233,7 @@ def categories(z: Array, p: Array) -> Array:
 
 
 def whole(
-    z: Array, guess: Array, below: Callable[..., Array], above: Callable[..., Array], *parameters: Array
+    z: Array, guess: Array, below: Callable[..., Any], above: Callable[..., Any], *parameters: Array
 ) -> Array:
     """Return the smallest k ≥ 0 with P(k or less) at least that of z.
 
@@ -305,8 +305,8 @@ def whole(
 
 def _by_tails(
     z: Array,
-    lower: Callable[..., Array],
-    upper: Callable[..., Array],
+    lower: Callable[..., Any],
+    upper: Callable[..., Any],
     *parameters: Array,
     first: bool = False,
 ) -> Array:

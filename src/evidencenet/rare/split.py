@@ -19,13 +19,14 @@ from evidencenet.simulation.model import Model
 Array = np.ndarray
 Score = Callable[[Data], Array]
 
-# The part of the draws that a level keeps. Smaller parts need fewer levels, each with more noise; between 0.1 and
-# 0.5 the error of log P for the same number of calls is nearly the same (Cérou & Guyader 2007).
+# The part of the draws that a level keeps. Smaller parts need fewer levels, each with more noise; between
+# 0.1 and 0.5 the error of log P for the same number of calls is nearly the same (Cérou & Guyader 2007).
 _KEPT = 0.25
-# Moves are steered to this acceptance, which is close to the best for random walks of few and of many numbers.
+# Moves are steered to this acceptance, which is close to the best for random walks of few and of many
+# numbers.
 _ACCEPTANCE = 0.3
-# How the sizes of single steps scatter about their mean: exp of a normal number of this standard deviation. So
-# some are right where the acceptance differs from draw to draw.
+# How the sizes of single steps scatter about their mean: exp of a normal number of this standard deviation.
+# So some are right where the acceptance differs from draw to draw.
 _SCATTER = 0.5
 # How fast the mean step follows the acceptance, and the smallest mean step.
 _FOLLOW, _SMALLEST = 1.0, 1e-3
@@ -107,7 +108,7 @@ class Split:
         return jackknife(self.probabilities)
 
     def log_density_ratio(self, score: Array, counts: Array | None = None) -> Array:
-        """Log of the density of the draws of all levels together over the model's, as a function of the score.
+        """Log of the density of all levels' draws together over that of the model, by the score.
 
         Parameters
         ----------
@@ -254,7 +255,8 @@ def split(
             if not fraction[alive].any():
                 stop = "stuck"
                 break
-            # A replicate in which none survived counts as zero from now on; it goes on with copies of another.
+            # A replicate in which none survived counts as zero from now on; it goes on with copies of
+            # another.
             alive &= fraction > 0
             fraction[~alive] = 0.0
             donor = int(np.flatnonzero(alive)[0])
@@ -268,7 +270,7 @@ def split(
                     mean_step = float(like.step[len(thresholds), move])
                 used.append(mean_step)
                 proposals = run(
-                    lambda pair, beta=mean_step: _proposal(model, *pair, beta),  # type: ignore[misc]
+                    lambda pair, beta=mean_step: _proposal(model, pair[0], pair[1], beta),  # type: ignore[misc]
                     list(zip(rngs, chains, strict=True)),
                 )
                 spent += size * replicates
@@ -290,7 +292,8 @@ def split(
             accepted.append(float(np.mean(rates)))
             steps.append(used)
             if tell is not None:
-                tell(spent, threshold, float(_log_mean(np.cumsum(np.log(np.maximum(fractions, 1e-300)), 0))[-1]),
+                tell(spent, threshold, float(_log_mean(np.cumsum(np.log(np.maximum(fractions, 1e-300)),
+                0))[-1]),
                      accepted[-1])  # fmt: skip
             if stop is None and len(thresholds) > levels:
                 stop = "flat"

@@ -20,7 +20,8 @@ from evidencenet.simulation.model import DrawError, Model
 
 Array = np.ndarray
 
-# Rows of the batch by which a simulator is tried out. A prime number: no axis of the data is likely to have it.
+# Rows of the batch by which a simulator is tried out. A prime number: no axis of the data is likely to have
+# it.
 _TRIAL_ROWS = 61
 # Two runs of the same numbers may differ by this part of the data's size: sums of a batch may be taken in
 # another order, and simulators may work in single precision.
@@ -44,7 +45,8 @@ class Steered(np.random.Generator):
         The normals of an earlier run, one array a call: (rows, m), or (m,) for single draws. Where there are
         none, or too few, fresh ones are taken.
     step
-        β of the move away from `before`, one number a row, (rows,), or one for all. 0 repeats the earlier run.
+        β of the move away from `before`, one number a row, (rows,), or one for all. 0 repeats the earlier
+        run.
     repeated
         So many of the first calls repeat `before` as it is, whatever `step` says.
 
@@ -96,8 +98,10 @@ class Steered(np.random.Generator):
             return matching[0]
         what = f"an array of shape {shape}" if shape else "a single number"
         raise UnsteerableError(
-            f"rng.{call} drew {what} for {self._rows} draws: no axis of it is that of the draws, so the numbers of "
-            "one draw cannot be told from those of another. Draw arrays whose first axis is n, or write the "
+            f"rng.{call} drew {what} for {self._rows} draws: no axis of it is that of the draws, so "
+            "the numbers "
+            "of one draw cannot be told from those of another. Draw arrays whose first axis is n, or "
+            "write the "
             'simulator for one draw at a time and declare it with kind="one", where any control flow works.'
         )
 
@@ -361,7 +365,8 @@ class Steered(np.random.Generator):
         """As NumPy's."""
         alpha = np.asarray(alpha, dtype=np.float64)
         z = self._normals("dirichlet", self._shape(size), (*alpha.shape, 2))
-        # G(α) = G(α + 1) · U^(1/α), in logs: a gamma number of a small shape is often too small to be written.
+        # G(α) = G(α + 1) · U^(1/α), in logs: gamma numbers of a small shape are often too small to be
+        # written.
         log_gamma = np.log(laws.gamma(z[..., 0], alpha + 1)) + special.log_ndtr(z[..., 1]) / alpha
         return special.softmax(log_gamma, axis=-1)
 
@@ -447,8 +452,8 @@ class Steered(np.random.Generator):
 
     def _refuse(self, call: str) -> NoReturn:
         raise UnsteerableError(
-            f"rng.{call} cannot be steered: its numbers are not made from a fixed number of normals. Draw them "
-            "with another method of rng, such as random, normal, gamma, integers or choice."
+            f"rng.{call} cannot be steered: its numbers are not made from a fixed number of normals. Draw "
+            "them with another method of rng, such as random, normal, gamma, integers or choice."
         )
 
     def bytes(self, length: int) -> NoReturn:
@@ -572,8 +577,9 @@ def _run(model: Model, rng: np.random.Generator, n: int, before: Chains | None, 
     made = stand_in.normals
     if before is not None and len(made) != len(before.normals):
         raise UnsteerableError(
-            f"the simulator of model {model.name!r} made {len(made)} calls of the random generator where it made "
-            f"{len(before.normals)} before, so the numbers of its draws cannot be told apart. Write it for one "
+            f"the simulator of model {model.name!r} made {len(made)} calls of the random generator where it "
+            f"made {len(before.normals)} before, so the numbers of its draws cannot be told apart. "
+            "Write it for one "
             'draw at a time, kind="one", where any control flow works.'
         )
     return Chains(x, _finite(x), made, False)
@@ -632,7 +638,7 @@ def _joined(model: Model, rows: list[Data | None]) -> tuple[Data, Array]:
         )
     filled = [example if row is None else row for row in rows]
     if isinstance(example, dict):
-        x: Data = {key: np.concatenate([row[key] for row in filled]) for key in example}  # type: ignore[call-overload]
+        x: Data = {key: np.concatenate([row[key] for row in filled]) for key in example}
     else:
         x = np.concatenate(filled)  # type: ignore[arg-type]
     return x, np.array([row is not None for row in rows]) & _finite(x)
@@ -685,8 +691,10 @@ def _check_repeats(model: Model, rng: np.random.Generator, first: Chains) -> Non
     again = moved(model, rng, first, np.zeros(len(first)))
     if not _same(again, first).all():
         raise UnsteerableError(
-            f"model {model.name!r} gives other data for the same random numbers: it draws from elsewhere too, such "
-            "as numpy.random, random, a generator of its own, or the clock. Draw all numbers from the `rng` that "
+            f"model {model.name!r} gives other data for the same random numbers: it draws from "
+            "elsewhere too, "
+            "such as numpy.random, random, a generator of its own, or the clock. Draw all numbers "
+            "from the `rng` that "
             "the simulator is given."
         )
 
@@ -710,15 +718,17 @@ def _check_rows(model: Model, rng: np.random.Generator, first: Chains) -> None:
         model.draw(probe, n)
         guilty = [call for number, call in enumerate(probe.calls) if spreads([number])]
         raise UnsteerableError(
-            f"model {model.name!r}: numbers drawn by {' and by '.join(guilty or probe.calls)} for one draw change "
-            "the data of another draw. Keep the draws of a batch apart: row i of every array must be used for "
+            f"model {model.name!r}: numbers drawn by {' and by '.join(guilty or probe.calls)} for one draw "
+            "change the data of another draw. Keep the draws of a batch apart: row i of every array "
+            "must be used for "
             'draw i only. Or write the simulator for one draw at a time and declare it with kind="one".'
         )
     swapped = first.take(rng.permutation(n))
     if not _same(moved(model, rng, swapped, np.zeros(n)), swapped).all():
         raise UnsteerableError(
             f"model {model.name!r}: the data of a draw depend on its place in the batch, and not only on its "
-            "random numbers. Give all draws of a batch the same law, or write the simulator for one draw at a "
+            "random numbers. Give all draws of a batch the same law, or write the simulator for one "
+            "draw at a "
             'time and declare it with kind="one".'
         )
 

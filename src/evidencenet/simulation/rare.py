@@ -253,9 +253,10 @@ class RareDraws:
                 lines.append(f"  {name}: {each.count[0]:,} plain draws; {each.stop}")
                 continue
             lines.append(
-                f"  {name}: {len(each.threshold) - 1} levels up to log-odds of {each.threshold[-1]:.1f} for the "
-                f"other models, which {name} exceeds with log P = {each.log_p[-1]:.2f} ± {each.log_p_error[-1]:.2f}; "
-                f"{each.stop}"
+                f"  {name}: {len(each.threshold) - 1} levels up to log-odds of "
+                f"{each.threshold[-1]:.1f} against "
+                f"it, which it reaches with log P = {each.log_p[-1]:.2f} ± "
+                f"{each.log_p_error[-1]:.2f}; {each.stop}"
             )
         return "\n".join(lines)
 
