@@ -1,5 +1,6 @@
 """Errors of log K: what is learned of them, and whether they hold."""
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple, cast
@@ -256,6 +257,7 @@ class Missed(NamedTuple):
     p: np.ndarray
 
 
+@functools.cache
 def missed_by(name: str, *, baseline: bool, seed: int = 2) -> Missed:
     """Train three networks on 20,000 draws, and judge them on 10,000 others."""
     problem = getattr(en.problems, name)(10)

@@ -131,7 +131,8 @@ def test_wrong_answers_are_caught_by_name(
 def test_too_little_data_is_caught() -> None:
     problem = en.problems.mean_test(size=20)
     recipe = en.Recipe(epochs=30)
-    net = en.train(draws(problem, 400, seed=1), members=2, recipe=recipe, baseline=False, progress=False)
+    options: dict[str, Any] = {"baseline": False, "learn_error": False, "progress": False}
+    net = en.train(draws(problem, 400, seed=1), members=2, recipe=recipe, **options)
     check = en.validate(net, draws(problem, 20_000, seed=2))
     assert {"coverage", "log-odds bins"} <= failed(check)
     assert "members" in {one.name for one in check.warnings} | failed(check)
@@ -140,7 +141,8 @@ def test_too_little_data_is_caught() -> None:
 def test_shuffled_labels_teach_nothing_which_is_said(small: Case) -> None:
     label = np.random.default_rng(1).permutation(small.sims.model)
     shuffled = en.Simulations(small.sims.x, label, small.sims.names)
-    net = en.train(shuffled, members=2, recipe=en.Recipe(epochs=3), baseline=False, seed=2, progress=False)
+    options: dict[str, Any] = {"baseline": False, "learn_error": False, "progress": False}
+    net = en.train(shuffled, members=2, recipe=en.Recipe(epochs=3), seed=2, **options)
     check = en.validate(net, small.fresh)
     assert not check.informative
     assert "information" in {one.name for one in check.warnings}
@@ -149,7 +151,7 @@ def test_shuffled_labels_teach_nothing_which_is_said(small: Case) -> None:
 def test_knowing_nothing_is_calibrated_and_says_so() -> None:
     rng = np.random.default_rng(1)
     sims = en.Simulations(rng.normal(size=(4_000, 3)), np.arange(4_000) % 2)
-    net = en.train(sims, members=2, recipe=en.Recipe(epochs=2), progress=False)
+    net = en.train(sims, members=2, recipe=en.Recipe(epochs=2), learn_error=False, progress=False)
     check = en.validate(net, en.Simulations(rng.normal(size=(4_000, 3)), np.arange(4_000) % 2))
     assert check.passed
     assert not check.informative

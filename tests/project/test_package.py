@@ -78,15 +78,29 @@ def test_importing_takes_little_beside_the_libraries() -> None:
 
 # --- The contract ------------------------------------------------------------------------------------------
 
+
+def _train(
+    sims,
+    *,
+    loss=None,
+    network=None,
+    members=4,
+    recipe=None,
+    augment=None,
+    seed=0,
+    progress=True,
+    checkpoint=None,
+) -> None:
+    """What is promised of `train`."""
+
+
 # What a user may rely on: the names of arguments, their order, which of them are keywords, and defaults.
 CONTRACT: dict[str, Callable[..., None]] = {
     "Model": lambda name, simulate=None, *, prior=None: None,
     "simulate": lambda models, n, *, seed=0, fractions=None, store=None, progress=True: None,
     "Simulations": lambda x, model, names=None, *, log_weight=None: None,
     "Simulations.read": lambda path, *, names=None: None,
-    "train": lambda sims, *, loss=None, network=None, members=4, recipe=None, augment=None, seed=0, progress=True, checkpoint=None: (
-        None
-    ),
+    "train": _train,
     "Recipe": lambda epochs=None, batch=None, learning_rate=1e-2: None,
     "Recipe.paper": lambda: None,
     "EvidenceNetwork.log_bayes_factor": lambda self, x, *, model=1, against=0: None,

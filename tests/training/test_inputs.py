@@ -109,12 +109,11 @@ def test_correlations_are_noticed_and_taken_out(form: str) -> None:
     np.testing.assert_array_equal(np.argmax(np.abs(both), axis=1), np.arange(12))
 
 
-def test_the_default_call_takes_correlations_out_where_that_helps(tmp_path: Path) -> None:
+def test_correlations_are_taken_out_where_that_helps(tmp_path: Path) -> None:
     """A large common level hides what the numbers say of each other."""
     sims = lifted(10_000, 30.0)
-    net = en.train(
-        sims, network=Dense(hidden=32), baseline=False, members=1, learn_error=False, progress=False
-    )
+    named: dict[str, Any] = {"network": Dense(hidden=32), "loss": Logistic(), "baseline": False}
+    net = en.train(sims, **named, members=1, learn_error=False, progress=False)
     assert net.choice is not None
     scores = {trial.plan: trial.score for trial in net.choice.trials}
     name = "Dense(hidden=32), standardised, whitened, Logistic"

@@ -519,6 +519,7 @@ def test_a_training_with_everything_named() -> None:
         network=Dense(hidden=4),
         loss=losses.Squared(),
         baseline=False,
+        learn_error=False,
         seed=1,
         progress=False,
     )
@@ -533,9 +534,9 @@ def test_a_training_with_everything_named() -> None:
 
 @pytest.fixture(scope="module")
 def default() -> Case:
-    """Eight exchangeable numbers over decades, with nothing named but the number of members."""
-    problem = en.problems.decades(size=8)
-    sims = draws(problem, 20_000, seed=1)
+    """Six exchangeable numbers over decades, with nothing named but the number of members."""
+    problem = en.problems.decades(size=6)
+    sims = draws(problem, 8_000, seed=1)
     net = en.train(sims, members=1, seed=2, progress=False)
     return Case(problem, sims, draws(problem, 5_000, seed=3), net)
 
@@ -544,14 +545,14 @@ def test_the_default_call_chooses(default: Case) -> None:
     net = default.net
     choice = net.choice
     assert choice is not None
-    assert choice.draws == 18_000
+    assert choice.draws == 7_200
     scores = {trial.plan: trial.score for trial in choice.trials}
     # A simpler plan is kept if it is worse by no more than chance: errors of differences are 0.001 or so.
     assert scores[choice.taken] < min(scores.values()) + 0.003
     assert scores[choice.taken] < scores["Dense, asinh, Logistic"] - 0.03
-    # Two scalings, whitened or not, with and without a baseline; three other networks with either scaling;
-    # then the best one with a baseline, whitened, and with another decay; and three other losses.
-    assert len(scores) == len(choice.trials) == 8 + 6 + 3 + 3
+    # Two scalings, with and without a baseline; three other networks with either scaling; then the best one
+    # with a baseline, and with another decay; and three other losses.
+    assert len(scores) == len(choice.trials) == 4 + 6 + 2 + 3
     for trial in choice.trials:
         assert f"{trial.plan} " in str(choice)
     # Logarithms of numbers that may change places: each is worth 0.03 nats or more in the trials.
@@ -565,25 +566,29 @@ def test_the_default_call_is_right(default: Case) -> None:
     exact = default.problem.log_bayes_factor(default.fresh.x)
     check = en.validate(default.net, default.fresh)
     best = score(exact, default.fresh.model)
-    # Most of what there is to know, of 18,000 draws.
+    # Most of what there is to know, of 7,200 draws.
     assert check.score.gain > 0.8 * best.gain > 5 * check.score.gain_error
     # Where few draws of either model fall, log K is extrapolated, which the range says: not judged here.
-    some = default.net.ranges[0].contains(exact)
-    assert some.mean() > 0.8
-    found = default.net.log_bayes_factor(default.fresh.x)
-    assert rms((found - exact)[some]) < 0.8 * rms(exact[some])
+    inside = default.net.ranges[0].contains(exact)
+    assert inside.mean() > 0.6
+    log_k = default.net.log_bayes_factor(default.fresh.x)
+    # Measured: off by 0.14, with a stated error of 0.16, where log K scatters by 0.5.
+    bound = 1.5 * rms(default.net.error(default.fresh.x)[inside])
+    assert rms((log_k - exact)[inside]) < bound
+    assert rms((2 * log_k - exact)[inside]) > bound
+    assert rms((log_k + 0.5 - exact)[inside]) > bound
+    assert rms(exact[inside]) > bound
 
 
-def test_the_default_call_hardly_knows_an_order(default: Case) -> None:
+def test_the_default_call_knows_no_order(default: Case) -> None:
+    # The numbers are exchangeable, and a set network without Gaussians under it was chosen.
+    assert default.net.baseline is None
     x = np.asarray(default.fresh.x)
     shuffled = np.random.default_rng(1).permuted(x, axis=1)
-    found = default.net.log_bayes_factor(x)
-    changed = default.net.log_bayes_factor(shuffled) - found
-    # A set network knows none, but Gaussians under it do: within the error.
-    if default.net.baseline is None:
-        np.testing.assert_allclose(changed, 0, atol=1e-3)
-    assert rms(changed) < rms(default.net.error(x))
-    assert np.std(found) > 0.3
+    assert np.std(default.net.log_bayes_factor(x)) > 0.3
+    np.testing.assert_allclose(
+        default.net.log_bayes_factor(shuffled), default.net.log_bayes_factor(x), atol=1e-4
+    )
 
 
 def test_the_default_call_is_the_same_again() -> None:
