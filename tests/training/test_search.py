@@ -1,8 +1,10 @@
 """The search for a plan: which plans are tried, in which order, and which one is taken."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -601,3 +603,52 @@ def test_the_default_call_is_the_same_again() -> None:
     assert len(one.choice.trials) >= 2
     np.testing.assert_array_equal(again.members(fresh.x), one.members(fresh.x))
     np.testing.assert_array_equal(again.error(fresh.x), one.error(fresh.x))
+
+
+# --- Cut off in the middle ---------------------------------------------------------------------------------
+
+
+def test_a_search_that_was_cut_off_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sims = draws(en.problems.mean_test(size=3), 2_000, seed=1)
+    options: dict[str, Any] = {
+        "network": Dense(),
+        "loss": "logistic",
+        "members": 1,
+        "seed": 2,
+        "progress": False,
+    }
+    whole = en.train(sims, **options)
+    path, fit = tmp_path / "run.checkpoint", Trainer.fit
+    fitted: list[Any] = []
+
+    def counted(self: Trainer, *arguments: Any, **more: Any) -> Any:
+        if len(fitted) == 2:
+            raise KeyboardInterrupt
+        trained = fit(self, *arguments, **more)
+        fitted.append(arguments)
+        return trained
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "cpu_count", lambda: 1)
+        patch.setattr(Trainer, "fit", counted)
+        with pytest.raises(KeyboardInterrupt):
+            en.train(sims, checkpoint=path, **options)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["run.checkpoint.trials"]
+    again: list[Any] = []
+
+    def noted(self: Trainer, *arguments: Any, **more: Any) -> Any:
+        again.append(arguments)
+        return fit(self, *arguments, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "fit", noted)
+        net = en.train(sims, checkpoint=path, **options)
+    assert whole.choice is not None
+    assert net.choice is not None
+    # The two finished trials were not made again: what is left are the other trials, and the training, with
+    # its halves and second look.
+    total = len(whole.choice.trials) + len(whole.choice.longer)
+    assert [trial.score for trial in net.choice.trials] == [trial.score for trial in whole.choice.trials]
+    assert len(again) == total - 2 + 1 + 2
+    np.testing.assert_array_equal(net.members(sims.x), whole.members(sims.x))
+    assert list(tmp_path.iterdir()) == []

@@ -27,7 +27,7 @@ from evidencenet.estimator.second_look import look_again
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks import ensemble
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.training.checkpoint import fingerprint
+from evidencenet.training.checkpoint import run_fingerprint
 from evidencenet.training.compiled import keep_compiled_programs
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained, initialise_members
@@ -35,6 +35,7 @@ from evidencenet.training.recipe import Recipe
 from evidencenet.training.search import FIRST_LOSS, Choice, Freedom, Search, natural
 from evidencenet.training.split import Augment, Draws
 from evidencenet.training.trainer import Trainer
+from evidencenet.training.trials import TrialFile
 
 
 def train(
@@ -124,18 +125,20 @@ def train(
         # A network of the user's own may fail: then at once, and with a reason.
         initialise_members(network, draws.example, trainer.outputs, 1, 0)
     freedom = Freedom.of(draws, network, loss, baseline, recipe)
-    search = None if recipe is not None else Search(draws, trainer, freedom)
+    run = _identified(checkpoint, sims, augment, network, loss, seed, members, recipe, baseline)
+    trials = None if checkpoint is None else TrialFile(f"{os.fspath(checkpoint)}.trials", run)
+    search = None if recipe is not None else Search(draws, trainer, freedom, trials)
     plan = search.run(progress=progress) if search else freedom.first_plan(losses.LPopExponential())
 
     # Fit.
     inputs = prepare(draws, plan)
     full_recipe = trainer.sized(inputs)
-    run = _checkpoint(checkpoint, sims, (str(plan), repr(full_recipe), members, _seeds(seed)))
-    if run is None:
+    if checkpoint is None:
         doubtful = search is not None and plan.baseline and not search.learned(plan)
         trained = trainer.fit_unless_idle(inputs, full_recipe, members, doubtful=doubtful, progress=progress)
     else:
-        trained = trainer.fit(inputs, full_recipe, members, progress=progress, checkpoint=run)
+        state = Checkpoint(checkpoint, run | {"the plan": str(plan)})
+        trained = trainer.fit(inputs, full_recipe, members, progress=progress, checkpoint=state)
 
     # Judge by the held-out draws, and learn the error.
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
@@ -162,8 +165,9 @@ def train(
     if known is not None:
         all_inputs = known.with_hidden_models(inputs)
         net = known.completed(replace(net, novelty=fit_novelty(all_inputs, trained)), all_inputs.draws)
-    if checkpoint is not None:
+    if trials is not None and checkpoint is not None:
         Path(checkpoint).unlink(missing_ok=True)
+        trials.remove()
     return net
 
 
@@ -286,14 +290,22 @@ def _seeds(seed: int) -> list[int]:
     return [int(number) for number in np.random.SeedSequence(operator.index(seed)).generate_state(4)]
 
 
-def _checkpoint(
-    path: str | os.PathLike[str] | None, sims: Simulations, settings: tuple[Any, ...]
-) -> Checkpoint | None:
-    """Name the checkpoint and the run that it belongs to."""
-    if path is None:
-        return None
-    sample = map_arrays(lambda array: array[::1000], sims.x)
-    return Checkpoint(path, fingerprint(settings, sims.model, sims.log_weight, sample))
+def _identified(
+    checkpoint: str | os.PathLike[str] | None,
+    sims: Simulations,
+    augment: Augment | None,
+    network: networks.Architecture | None,
+    loss: losses.Loss | None,
+    seed: int,
+    members: int,
+    recipe: Recipe | None,
+    baseline: bool | None,
+) -> dict[str, str]:
+    """Identify the run that a checkpoint belongs to; empty if there is no checkpoint."""
+    if checkpoint is None:
+        return {}
+    settings = {"seed": seed, "members": members, "the recipe": recipe, "baseline": baseline}
+    return run_fingerprint(sims, augment=augment, network=network, loss=loss, settings=settings)
 
 
 def _made(seed: int, augment: Augment | None, recipe: Recipe | None) -> dict[str, Any]:

@@ -214,10 +214,10 @@ class Trained(NamedTuple):
 
 
 class Checkpoint(NamedTuple):
-    """A file for the state of training, and the fingerprint of the run."""
+    """A file for the state of training, and the record of the run (see `run_fingerprint`)."""
 
     path: str | os.PathLike[str]
-    run: str
+    run: checkpoints.Run | str
 
 
 @dataclass

@@ -24,6 +24,7 @@ from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
+from evidencenet.training.trials import StoredTrial, TrialFile
 
 if TYPE_CHECKING:
     import pandas
@@ -227,11 +228,14 @@ class Search:
         Trains the networks of every trial.
     freedom
         What may be chosen.
+    kept
+        Where finished trials are kept, so that a search that was cut off can continue; or None.
     """
 
     draws: Draws
     trainer: Trainer
     freedom: Freedom
+    kept: TrialFile | None = None
     attempts: dict[Plan, _Attempt] = field(default_factory=dict)
     longer: tuple[_Attempt, ...] = ()
 
@@ -363,19 +367,28 @@ class Search:
             sized = self.trainer.sized(inputs, _TRIAL_OPERATIONS, fewest=2)
             return replace(sized, epochs=min(sized.epochs or _TRIAL_EPOCHS, _TRIAL_EPOCHS))
 
-        return self._trial(plan, self.few, recipe)
+        return self._trial("short", plan, self.few, recipe)
 
     def _long_trial(self, plan: Plan) -> _Attempt:
-        return self._trial(plan, self.draws, lambda inputs: self.trainer.sized(inputs, _LONGER_OPERATIONS))
+        return self._trial(
+            "long", plan, self.draws, lambda inputs: self.trainer.sized(inputs, _LONGER_OPERATIONS)
+        )
 
-    def _trial(self, plan: Plan, draws: Draws, recipe: Callable[[Inputs], Recipe]) -> _Attempt:
+    def _trial(self, length: str, plan: Plan, draws: Draws, recipe: Callable[[Inputs], Recipe]) -> _Attempt:
+        name = f"{length}: {plan}"
+        if self.kept is not None and name in self.kept.trials:
+            stored = self.kept.trials[name]
+            return _Attempt(plan, stored.costs, stored.seconds, stored.learned, stored.log_k)
         start = time.perf_counter()
         inputs = prepare(draws, plan)
         trained = self.trainer.fit(inputs, recipe(inputs))
         weight = draws.weight[draws.held_out_rows]
         costs = trained.costs[0, : len(weight)] * weight
         log_k = draws.held_out_log_k(trained.log_odds)
-        return _Attempt(plan, costs, time.perf_counter() - start, bool(trained.gain.any()), log_k)
+        attempt = _Attempt(plan, costs, time.perf_counter() - start, bool(trained.gain.any()), log_k)
+        if self.kept is not None:
+            self.kept.add(name, StoredTrial(costs, log_k, attempt.seconds, attempt.learned))
+        return attempt
 
     # The decision.
 
