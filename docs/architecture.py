@@ -187,7 +187,7 @@ def _room(module: str) -> str:
 
 # Lengths in pixels. The colours of the calls differ for colour-blind readers too.
 _ARCS, _CARD, _COLUMN, _GAP, _TOP, _MARGIN = 74, 490, 118, 10, 100, 16
-_CHARACTER, _LINE, _PAD = 6.3, 19, 10
+_CHARACTER, _LINE, _PAD = 6.63, 19, 10
 _COLOURS = {"simulate": "#0072B2", "train": "#D55E00", "compare": "#009E73", "write_report": "#AA4499"}
 _INK, _SOFT, _RULE, _PAPER, _BOX = "#1c2733", "#5a6775", "#c9d1da", "#ffffff", "#f4f6f9"
 _SANS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
@@ -227,7 +227,7 @@ def _card(
     name: str, room: dict[str, Any], runs: dict[str, list[str]], x: float, y: float
 ) -> tuple[list[str], float]:
     """Draw a room: its name, its purpose, and its files with a dot for each call that runs them."""
-    wide = int((_CARD - 2 * _PAD) / 5.75)
+    wide = int((_CARD - 2 * _PAD) / 5.9)
     words, lines = room["purpose"].split(), [""]
     for word in words:
         if len(lines[-1]) + len(word) + 1 > wide:
@@ -236,7 +236,7 @@ def _card(
     parts = [_text(x + _PAD, y + 20, f"{name}.py" if room["file"] else name, size=14, weight=700, font=_MONO)]
     top = y + 36
     for line in lines:
-        parts.append(_text(x + _PAD, top, line, size=11, fill=_SOFT))
+        parts.append(_text(x + _PAD, top, line, size=11.5, fill=_SOFT))
         top += 15
     top += 4
     left, right = x + _PAD, x + _CARD - _PAD
@@ -246,7 +246,7 @@ def _card(
         length = len(file) * _CHARACTER + 8 * len(dots) + (4 if dots else 0)
         if at + length > right:
             at, top = left, top + _LINE
-        parts.append(_text(at, top, file, size=10.5, font=_MONO))
+        parts.append(_text(at, top, file, size=11, font=_MONO))
         for i, call in enumerate(dots):
             centre = at + len(file) * _CHARACTER + 6 + 8 * i
             parts.append(f'<circle cx="{centre:.1f}" cy="{top - 3.6:.1f}" r="3" fill="{_COLOURS[call]}"/>')
@@ -324,7 +324,7 @@ def _results(runs: dict[str, list[str]], columns: dict[str, float], bottom: floa
             f'<rect x="{x - 55}" y="{bottom}" width="110" height="24" rx="5" fill="{_PAPER}" '
             f'stroke="{_COLOURS[call]}" stroke-width="1.5"/>'
         )
-        parts.append(_text(x, bottom + 16, CALLS[call][1], size=11, weight=600, anchor="middle"))
+        parts.append(_text(x, bottom + 16, CALLS[call][1], size=10.5, weight=600, anchor="middle"))
         parts.append(_text(x, bottom + 42, f"{len(runs[call])} files", size=11, fill=_SOFT, anchor="middle"))
         if i + 1 < len(places):
             start, end = x + 20, places[i + 1][1] - 20

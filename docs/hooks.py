@@ -1,4 +1,4 @@
-"""What the site needs beyond Markdown: help of each command, and pages that load nothing from elsewhere."""
+"""Hooks of MkDocs: insert the help of each command, and check that pages load nothing from other hosts."""
 
 import logging
 import re
@@ -13,24 +13,24 @@ _ELSEWHERE = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=[\"']
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the help of a command where a page asks for it."""
+    """Insert the help of a command where a page has the comment for it."""
     return _HELP.sub(lambda found: f"```text\n{_help(found[1].split()[1:])}```", markdown)
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Notebooks come with MathJax from another host, which none of ours needs."""
+    """Remove MathJax from notebooks: it comes from another host, and no page needs it."""
     return _MATHJAX.sub("", html)
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
-    """Complain of pages that load anything from another host."""
+    """Warn of pages that load anything from another host."""
     for found in _ELSEWHERE.findall(output):
-        log.warning("%s asks for something of another host: %s", page.file.src_uri, found)
+        log.warning("%s loads something from another host: %s", page.file.src_uri, found)
     return output
 
 
 def on_post_build(config: Any, **_: Any) -> None:
-    """Write the index of the search as a script too, which pages that are opened from the disk look for."""
+    """Write the search index as a script too: pages that are opened from the disk need it."""
     index = Path(config.site_dir) / "search" / "search_index.json"
     script = f"var __index = {index.read_text(encoding='utf-8')}"
     index.with_suffix(".js").write_text(script, encoding="utf-8")
