@@ -24,6 +24,7 @@ from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import Novelty
 from evidencenet.estimator.reference import Component, Reference
 from evidencenet.networks import ensemble
+from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.model import Model
 from evidencenet.training import checkpoint
 from evidencenet.training.gaussians import Baseline, Gaussians
@@ -86,6 +87,7 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         "classes": None if net.densities is None else net.densities.classes,
         "example": described(net.example),
         "squash": net.scaling.squash,
+        "layout": None if net.scaling.layout is None else net.scaling.layout.to_dict(),
         "loss": losses.to_dict(net.loss),
         "architecture": networks.to_dict(net.architecture),
         "choice": None if net.choice is None else _choice_to_dict(net.choice),
@@ -152,18 +154,24 @@ def unpacked(
     names = tuple(about["names"])
     architecture = network or networks.from_dict(about["architecture"])
     keys = tuple(example) if isinstance(example, dict) else None
+    layout = None if about.get("layout") is None else Layout.from_dict(about["layout"])
+    scaled_example = example if layout is None else arranged_example(layout, example)
+    scaled_keys = tuple(scaled_example) if isinstance(scaled_example, dict) else None
+    scaling = Scaling.from_arrays(under(arrays, "scaling"), scaled_keys, about["squash"], layout)
+    if scaling.projection is not None:
+        scaled_example = np.zeros(scaling.projection.shape[1], np.float32)
     densities = _densities(about, keys, under(arrays, "densities"))
     classes = len(names) if densities is None else 1 + max(densities.classes)
     # If all densities are known, there are no networks.
     members, states = None, None
     if densities is None or not all(densities.known):
-        members, states = _members(architecture, example, losses.outputs(classes), arrays)
+        members, states = _members(architecture, scaled_example, losses.outputs(classes), arrays)
     records = {name: record(kind, under(arrays, name)) for name, kind in _RECORDS.items()}
     choice = about["choice"]
     return EvidenceNetwork(
         names=names,
         example=example,
-        scaling=Scaling.from_arrays(under(arrays, "scaling"), keys, about["squash"]),
+        scaling=scaling,
         baseline=_baseline(under(arrays, "baseline")),
         loss=loss or losses.from_dict(about["loss"]),
         architecture=architecture,

@@ -2,6 +2,7 @@
 
 import operator
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +48,7 @@ def train(
     recipe: Recipe | None = None,
     baseline: bool | None = None,
     augment: Augment | None = None,
+    layout: str | Mapping[str, str] | None = None,
     learn_error: bool = True,
     seed: int | None = 0,
     progress: bool = True,
@@ -78,6 +80,11 @@ def train(
     augment
         ``augment(rng, x)`` applies a random symmetry of the problem to each draw of a batch, for example a
         change of sign.
+    layout
+        What x is: "vector", "exchangeable", "series", "channels x time", "image", "volume", "table", "set",
+        "set of sets", "irregular series" or "categories"; for a dict of several parts, a dict of such names.
+        None guesses it from the draws (see `evidencenet.networks.layout`), but a network of your own sees x as
+        you gave it.
     learn_error
         Learn the error of log K by training two more networks, each on half of the draws (see
         `evidencenet.estimator.error`). If False, or with fewer than 64 draws to train on, errors are the
@@ -120,10 +127,10 @@ def train(
 
     # Split, and choose a plan.
     trainer = Trainer(losses.outputs(len(sims.names)), recipe or Recipe(), order_seed, weights_seed)
-    draws = Draws.split(sims, trainer.recipe.held_out, augment, split_seed)
+    draws = Draws.split(sims, trainer.recipe.held_out, augment, split_seed, layout, network)
     if network is not None:
         # A network of the user's own may fail: then at once, and with a reason.
-        initialise_members(network, draws.example, trainer.outputs, 1, 0)
+        initialise_members(network, draws.arranged_example, trainer.outputs, 1, 0)
     freedom = Freedom.of(draws, network, loss, baseline, recipe)
     run = _identified(checkpoint, sims, augment, network, loss, seed, members, recipe, baseline)
     trials = None if checkpoint is None else TrialFile(f"{os.fspath(checkpoint)}.trials", run)
@@ -147,7 +154,7 @@ def train(
     if learn_error and can_be_halved(draws):
         second_look = None
         if search:
-            log_k, kinds = draws.held_out_log_k(trained.log_odds), natural(draws.example)
+            log_k, kinds = draws.held_out_log_k(trained.log_odds), natural(draws)
             second_look = look_again(inputs, log_k, kinds, trainer, seed=error_seed)
         error_model = learn_error_model(
             net,

@@ -133,6 +133,7 @@ class KnownDensities:
             np.flatnonzero(~is_held_out),
             np.flatnonzero(is_held_out),
             draws.augment,
+            layout=draws.layout,
         )
         return replace(inputs, draws=all_draws, log_shares=None, baseline=None)
 

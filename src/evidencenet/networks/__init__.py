@@ -4,11 +4,17 @@ A network maps one x to raw outputs. It must not know labels or how it is traine
 """
 
 from evidencenet.networks.architectures import Architecture as Architecture
+from evidencenet.networks.architectures import Categories as Categories
 from evidencenet.networks.architectures import DeepSet as DeepSet
 from evidencenet.networks.architectures import Dense as Dense
+from evidencenet.networks.architectures import Groups as Groups
 from evidencenet.networks.architectures import Image as Image
+from evidencenet.networks.architectures import Irregular as Irregular
+from evidencenet.networks.architectures import Parts as Parts
+from evidencenet.networks.architectures import Recurrence as Recurrence
 from evidencenet.networks.architectures import Sequence as Sequence
 from evidencenet.networks.architectures import Spectrum as Spectrum
+from evidencenet.networks.architectures import Squares as Squares
 from evidencenet.networks.architectures import Table as Table
 from evidencenet.networks.architectures import from_dict as from_dict
 from evidencenet.networks.architectures import is_exchangeable as is_exchangeable

@@ -53,7 +53,7 @@ class Dense:
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, hidden=self.hidden)
-        _check_waves(self, self.waves)
+        _check_not_negative(self, waves=self.waves)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
@@ -81,6 +81,9 @@ class DeepSet:
         Units of both layers after the mean.
     waves
         Sines and cosines of each number that join it, with frequencies that are learned.
+    nodes
+        With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
+        in the averages and in what the dense layers make of them. With 0, dense layers alone.
 
     Examples
     --------
@@ -95,17 +98,20 @@ class DeepSet:
     width: int = 32
     hidden: int = 64
     waves: int = 0
+    nodes: int = 16
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, hidden=self.hidden)
-        _check_waves(self, self.waves)
+        _check_not_negative(self, waves=self.waves, nodes=self.nodes)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
         channels = modules.elements(x)[0].shape[1]
-        return modules.SetNetwork(
-            channels, self.width, self.hidden, outputs, waves=self.waves, table=False, rng=generator(key)
-        )
+        return modules.SetEncoder(channels, self.width, waves=self.waves, table=False, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -123,6 +129,9 @@ class Table:
         Units of both layers after the mean.
     waves
         Sines and cosines of each number that join it, with frequencies that are learned.
+    nodes
+        With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
+        in the averages and in what the dense layers make of them. With 0, dense layers alone.
     """
 
     scale_alike: ClassVar[bool] = True
@@ -131,21 +140,24 @@ class Table:
     width: int = 32
     hidden: int = 64
     waves: int = 0
+    nodes: int = 16
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, hidden=self.hidden)
-        _check_waves(self, self.waves)
+        _check_not_negative(self, waves=self.waves, nodes=self.nodes)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
         if isinstance(x, dict) or x.ndim not in (2, 3):
             raise ValueError(
                 "Table wants draws of shape (rows, columns), with or without channels; use another network."
             )
         channels = 3 * (x.shape[2] if x.ndim == 3 else 1)
-        return modules.SetNetwork(
-            channels, self.width, self.hidden, outputs, waves=self.waves, table=True, rng=generator(key)
-        )
+        return modules.SetEncoder(channels, self.width, waves=self.waves, table=True, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -167,6 +179,9 @@ class Sequence:
         Number of convolutions.
     parts
         The sequence is also averaged over so many parts, since the place may matter.
+    nodes
+        With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
+        in the averages and in what the dense layers make of them. With 0, dense layers alone.
     """
 
     scale_alike: ClassVar[bool] = True
@@ -176,14 +191,28 @@ class Sequence:
     kernel: int = 5
     depth: int = 2
     parts: int = 4
+    nodes: int = 0
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
+        _check_not_negative(self, nodes=self.nodes)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
         length, channels = modules.elements(x)[0].shape
-        return _convolutions(self, (length,), channels, outputs, self.parts, key)
+        return modules.ConvolutionEncoder(
+            (length,),
+            channels,
+            self.width,
+            kernel=self.kernel,
+            depth=self.depth,
+            parts=self.parts,
+            rng=rng,
+        )
 
 
 @dataclass(frozen=True)
@@ -200,6 +229,9 @@ class Image:
         Side of a convolution's window.
     depth
         Number of convolutions.
+    nodes
+        With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
+        in the averages and in what the dense layers make of them. With 0, dense layers alone.
     """
 
     scale_alike: ClassVar[bool] = True
@@ -208,15 +240,26 @@ class Image:
     hidden: int = 64
     kernel: int = 3
     depth: int = 2
+    nodes: int = 0
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
+        _check_not_negative(self, nodes=self.nodes)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
-        if isinstance(x, dict) or x.ndim != 3:
-            raise ValueError("Image wants draws of shape (height, width, channels); use another network.")
-        return _convolutions(self, x.shape[:2], x.shape[2], outputs, 0, key)
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        if isinstance(x, dict) or x.ndim not in (3, 4):
+            raise ValueError(
+                "Image wants draws of shape (height, width, channels), or of three axes of places and one of "
+                "channels; use another network."
+            )
+        return modules.ConvolutionEncoder(
+            x.shape[:-1], x.shape[-1], self.width, kernel=self.kernel, depth=self.depth, parts=0, rng=rng
+        )
 
 
 @dataclass(frozen=True)
@@ -251,7 +294,299 @@ class Spectrum:
         )
 
 
-BUILT_IN = {kind.__name__: kind for kind in (Dense, DeepSet, Table, Sequence, Image, Spectrum)}
+@dataclass(frozen=True)
+class Squares:
+    """Few projections of the data and their squares, in an evidence head: for nearly Gaussian data.
+
+    The log likelihood of Gaussian-like data is quadratic in x, and the log evidence is a log of a sum of
+    exponentials of it over the parameters. A network of that form learns it quickly, and extrapolates well.
+    Arrays of any shape, and dicts of arrays, are flattened.
+
+    Parameters
+    ----------
+    projections
+        How many combinations of the numbers are squared.
+    nodes
+        Terms in the sum of exponentials of each model.
+    smooth
+        Outputs of a small dense network that join the projections; 0 for none.
+
+    Examples
+    --------
+    >>> network = Squares()(jnp.zeros(20), 1, key=jax.random.key(0))
+    >>> network(jnp.ones(20)).shape
+    (1,)
+    """
+
+    projections: int = 8
+    nodes: int = 16
+    smooth: int = 0
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, projections=self.projections, nodes=self.nodes)
+        _check_not_negative(self, smooth=self.smooth)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return modules.SquaresNetwork(
+            modules.flatten(x).size,
+            self.projections,
+            self.smooth,
+            outputs,
+            nodes=self.nodes,
+            rng=generator(key),
+        )
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """Stationary series: a bank of linear recurrences with learned poles, and its second moments.
+
+    Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Autoregressions, moving
+    averages and their mixtures have likelihoods of this form.
+
+    Parameters
+    ----------
+    poles
+        Recurrences h_t = a h_{t−1} + x_t, each with its own complex number a.
+    mixed
+        Combinations of them that products are taken of.
+    hidden
+        Units of both layers after the sums over all places.
+    nodes
+        As in `DeepSet`.
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    poles: int = 8
+    mixed: int = 6
+    hidden: int = 64
+    nodes: int = 16
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, poles=self.poles, mixed=self.mixed, hidden=self.hidden)
+        _check_not_negative(self, nodes=self.nodes)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        length, channels = modules.elements(x)[0].shape
+        if length < 2:
+            raise ValueError(
+                f"Recurrence wants series of 2 places or more, not {length}; use another network."
+            )
+        return modules.RecurrenceEncoder(channels, self.poles, self.mixed, rng)
+
+
+@dataclass(frozen=True)
+class Categories:
+    """Series of letters, given as indicators (T, kinds): counts of letters, and of pairs at some distances.
+
+    Parameters
+    ----------
+    distances
+        Pairs are counted up to so many places apart.
+    hidden
+        Units of both layers after the counts.
+    nodes
+        As in `DeepSet`.
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    distances: int = 3
+    hidden: int = 64
+    nodes: int = 16
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, distances=self.distances, hidden=self.hidden)
+        _check_not_negative(self, nodes=self.nodes)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        length, kinds = modules.elements(x)[0].shape
+        if length < 2 or kinds < 2:
+            raise ValueError(
+                f"Categories wants indicators of shape (places, kinds), not {(length, kinds)}; "
+                'give layout="categories", or use another network.'
+            )
+        return modules.CategoriesEncoder(self.distances)
+
+
+@dataclass(frozen=True)
+class Irregular:
+    """Values at irregular times: sines of the time with learned frequencies, fitted to the values.
+
+    A draw is an array (N, 1 + C) whose first column is the time, or a dict of such an array and a boolean
+    mask (N,). (A dict of times, values and mask is brought to this form by its layout.)
+
+    Parameters
+    ----------
+    waves
+        Number of frequencies. They begin with half a cycle over the whole span, up to a cycle for every four
+        elements.
+    width
+        Units of both layers that every element goes through, as in `DeepSet`.
+    hidden
+        Units of both layers after the sums over all elements.
+    nodes
+        As in `DeepSet`.
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    exchangeable: ClassVar[bool] = True
+    waves: int = 24
+    width: int = 16
+    hidden: int = 64
+    nodes: int = 32
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, waves=self.waves, width=self.width, hidden=self.hidden)
+        _check_not_negative(self, nodes=self.nodes)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        capacity, columns = modules.elements(x)[0].shape
+        if columns < 2:
+            raise ValueError(
+                "Irregular wants a column of times and one or more of values; use another network."
+            )
+        return modules.IrregularEncoder(columns, capacity, self.waves, self.width, rng)
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Sets of sets, (G, N) or (G, N, C): exchangeable groups of exchangeable elements.
+
+    A boolean mask (G, N) in a dict says which elements are there.
+
+    Parameters
+    ----------
+    width
+        Units of both layers that every element goes through, and then every group.
+    projected
+        Numbers that a group is described by, beside the number, mean and spread of its elements.
+    hidden
+        Units of both layers after the mean over groups.
+    nodes
+        As in `DeepSet`.
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    exchangeable: ClassVar[bool] = True
+    width: int = 32
+    projected: int = 8
+    hidden: int = 64
+    nodes: int = 0
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, width=self.width, projected=self.projected, hidden=self.hidden)
+        _check_not_negative(self, nodes=self.nodes)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        channels = modules.groups(x)[0].shape[2]
+        return modules.GroupsEncoder(channels, self.width, self.projected, waves=0, rng=rng)
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Dicts of several parts, each with its own architecture, joined in one head.
+
+    Parameters
+    ----------
+    parts
+        For each part, the keys of its arrays (values first, then masks) and its architecture. None stands for
+        single numbers: they are taken as they are, and a few combinations of them are shown to all places of
+        the other parts.
+    hidden
+        Units of both layers of the head.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> network = Parts(((("image",), Image()), (("numbers",), None)))
+    >>> draw = {"image": jnp.ones((8, 8, 1)), "numbers": jnp.ones(6)}
+    >>> network(draw, 1, key=jax.random.key(0))(draw).shape
+    (1,)
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    parts: tuple[tuple[tuple[str, ...], Any], ...]
+    hidden: int = 64
+    nodes: int = 16
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, hidden=self.hidden)
+        _check_not_negative(self, nodes=self.nodes)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        keys = tuple(keys for keys, _ in self.parts)
+        if not isinstance(x, dict) or sorted(key for names in keys for key in names) != sorted(x):
+            given = sorted(x) if isinstance(x, dict) else "one array"
+            raise ValueError(f"Parts is made for draws with the keys {keys}, not {given}.")
+        flat = tuple(name for names, architecture in self.parts if architecture is None for name in names)
+        numbers = sum(np.size(x[name]) for name in flat)
+        shown = modules.Linear(numbers, min(numbers, _SHOWN), rng) if flat and len(flat) < len(x) else None
+        channels = None if shown is None else jnp.zeros(min(numbers, _SHOWN))
+        encoders = {}
+        for names, architecture in self.parts:
+            if architecture is None:
+                encoders[names[0]] = modules.FlatEncoder()
+            else:
+                encoders[names[0]] = architecture.encoder(modules.part_of(x, names, channels), rng)
+        return modules.PartsEncoder(encoders, shown, keys, flat)
+
+
+BUILT_IN = {
+    kind.__name__: kind
+    for kind in (
+        Dense,
+        DeepSet,
+        Table,
+        Sequence,
+        Image,
+        Spectrum,
+        Squares,
+        Recurrence,
+        Categories,
+        Irregular,
+        Groups,
+        Parts,
+    )
+}
+# Combinations of single numbers that are shown to the other parts of a draw.
+_SHOWN = 4
+
+
+def is_built_in(architecture: Architecture) -> bool:
+    """Say whether an architecture is one of this library, and not the user's own."""
+    return type(architecture) in BUILT_IN.values()
 
 
 def scales_alike(architecture: Architecture) -> bool:
@@ -271,7 +606,12 @@ def is_exchangeable(architecture: Architecture) -> bool:
 
 def to_dict(architecture: Architecture) -> dict[str, Any]:
     """Describe an architecture for a file; a user's own is only marked as such."""
-    if type(architecture) in BUILT_IN.values():
+    if isinstance(architecture, Parts):
+        about = [
+            (keys, None if encoded is None else to_dict(encoded)) for keys, encoded in architecture.parts
+        ]
+        return {"name": "Parts", "parts": about, "hidden": architecture.hidden, "nodes": architecture.nodes}
+    if is_built_in(architecture):
         return {"name": type(architecture).__name__, **asdict(architecture)}  # type: ignore[call-overload]
     return {"name": getattr(architecture, "__name__", type(architecture).__name__), "custom": True}
 
@@ -283,7 +623,11 @@ def from_dict(about: dict[str, Any]) -> Architecture:
             f"this network was built by your own function {about['name']!r}, which the file does not hold. "
             "Pass it again: load(path, network=...)."
         )
-    return BUILT_IN[about["name"]](**{name: value for name, value in about.items() if name != "name"})
+    fields = {name: value for name, value in about.items() if name != "name"}
+    if about["name"] == "Parts":
+        parts = [(tuple(keys), encoded and from_dict(encoded)) for keys, encoded in about["parts"]]
+        fields["parts"] = tuple(parts)
+    return BUILT_IN[about["name"]](**fields)
 
 
 def generator(key: jax.Array) -> np.random.Generator:
@@ -291,20 +635,11 @@ def generator(key: jax.Array) -> np.random.Generator:
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
-def _convolutions(
-    of: "Sequence | Image", places: tuple[int, ...], channels: int, outputs: int, parts: int, key: jax.Array
-) -> eqx.Module:
-    return modules.ConvolutionNetwork(
-        places,
-        channels,
-        of.width,
-        of.hidden,
-        outputs,
-        kernel=of.kernel,
-        depth=of.depth,
-        parts=parts,
-        rng=generator(key),
-    )
+def _encoded(architecture: Any, x: Any, outputs: int, key: jax.Array) -> eqx.Module:
+    """Build an architecture's encoder, and a head for it."""
+    rng = generator(key)
+    encoder = architecture.encoder(x, rng)
+    return modules.EncodedNetwork(encoder, x, architecture.hidden, outputs, nodes=architecture.nodes, rng=rng)
 
 
 def _paper_width(inputs: int) -> int:
@@ -317,6 +652,7 @@ def _check_sizes(architecture: Any, **sizes: int | None) -> None:
             raise ValueError(f"{type(architecture).__name__}: {name} = {size}; wanted at least 1 unit.")
 
 
-def _check_waves(architecture: Any, waves: int) -> None:
-    if waves < 0:
-        raise ValueError(f"{type(architecture).__name__}: waves = {waves}; wanted 0 or more.")
+def _check_not_negative(architecture: Any, **sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 0:
+            raise ValueError(f"{type(architecture).__name__}: {name} = {size}; wanted 0 or more.")

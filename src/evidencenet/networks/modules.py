@@ -5,8 +5,9 @@ has made of the data, in which observations can be told from draws.
 """
 
 import itertools
+import math
 from functools import partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -74,6 +75,13 @@ _LAGS = 9
 _NOWHERE = -1e9
 # Small raw outputs to begin with: the first guess is the offset.
 _FIRST = 0.1
+# Outputs of the dense layers that join the exact features in an evidence head, and concentrations of the
+# Dirichlet priors that counts are judged by (docs/decisions.md, "Evidence heads").
+_JOINED = 16
+_CONCENTRATIONS = (0.5, 2.0)
+# Series are cut into blocks of this length for recurrences: a matrix of this size is filled quickly, and the
+# cost is linear in the length of longer series.
+_BLOCK = 64
 
 
 def flatten(x: Any) -> jax.Array:
@@ -96,6 +104,21 @@ def elements(x: Any) -> tuple[Any, Any]:
     return jnp.concatenate(rows, axis=1), masks[0] if masks else None
 
 
+def groups(x: Any) -> tuple[Any, Any]:
+    """Return the elements of all groups of one draw, (G, N, C), and which are there, (G, N) or None."""
+    leaves = jax.tree.leaves(x)
+    masks = [leaf for leaf in leaves if leaf.dtype == bool]
+    values = [leaf for leaf in leaves if leaf.dtype != bool]
+    if len(masks) > 1 or not values or any(leaf.ndim < 2 for leaf in leaves):
+        raise ValueError("wanted arrays (groups, elements, ...), and at most one boolean mask of that shape.")
+    shape = values[0].shape[:2]
+    if any(leaf.shape[:2] != shape for leaf in leaves):
+        shapes = [leaf.shape for leaf in leaves]
+        raise ValueError(f"the arrays of a draw have shapes {shapes}; wanted the same groups and elements.")
+    rows = [leaf.reshape(*shape, -1) for leaf in values]
+    return jnp.concatenate(rows, axis=2), masks[0] if masks else None
+
+
 def entries(x: Any) -> jax.Array:
     """Return the entries of a table (H, W) or (H, W, C), each beside the means of its row and column."""
     table = x[..., None] if x.ndim == 2 else x
@@ -111,6 +134,11 @@ def spectrum(x: Any) -> jax.Array:
     modes = jnp.fft.rfftn(channels, axes=axes, norm="ortho")
     power = jnp.square(modes.real) + jnp.square(modes.imag)
     return jnp.concatenate([jnp.mean(channels, axis=axes), jnp.ravel(power)])
+
+
+def squashed(x: jax.Array) -> jax.Array:
+    """sign(x) · log(1 + |x|): sums over many places, brought to order one."""
+    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
 
 
 def act(x: jax.Array) -> jax.Array:
@@ -209,8 +237,147 @@ class DenseNetwork(eqx.Module):
         return _FIRST * self.layers[5](h), state
 
 
-class SetNetwork(eqx.Module):
-    """A network for each element and one of their mean.
+class Features(NamedTuple):
+    """What an encoder makes of one draw.
+
+    Parameters
+    ----------
+    smooth
+        Numbers of order one, for dense layers.
+    exact
+        Numbers that log evidences may be linear in, such as sums over all places, for an `EvidenceHead`.
+    """
+
+    smooth: jax.Array
+    exact: jax.Array
+
+
+class EvidenceHead(eqx.Module):
+    """Log evidences as logarithms of sums of exponentials, and their differences as raw outputs.
+
+    The evidence of a model is an integral over its parameters; with `nodes` values of these, and exponents
+    linear in the features s, log p(x | k) ≈ log Σ_j exp(w_kj · s + b_kj).
+    """
+
+    weight: Any
+    bias: Any
+    models: int = eqx.field(static=True)
+
+    def __init__(self, inputs: int, outputs: int, nodes: int, rng: np.random.Generator) -> None:
+        self.models = 2 if outputs == 1 else outputs
+        weight = _FIRST * rng.standard_normal((inputs, 1, nodes)) / np.sqrt(inputs)
+        # All models start alike, so that the first guess of log K is 0.
+        self.weight = np.tile(weight, (1, self.models, 1)).reshape(inputs, -1).astype(np.float32)
+        self.bias = np.zeros(self.models * nodes, np.float32)
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        """Raw outputs for features (inputs,)."""
+        exponents = (features @ self.weight + self.bias).reshape(self.models, -1)
+        log_evidence = jax.nn.logsumexp(exponents, axis=1)
+        # Two models have one raw output, their difference; of more, only the differences matter.
+        return log_evidence[1:] - log_evidence[:1] if self.models == 2 else log_evidence
+
+
+class Head(eqx.Module):
+    """From the features of one draw to raw outputs.
+
+    Without nodes: two dense layers of the smooth features, and a linear one. With nodes: the outputs of these
+    layers join the exact features in an `EvidenceHead`.
+    """
+
+    layers: Layers
+    last: Linear
+    evidence: EvidenceHead | None
+
+    def __init__(
+        self, smooth: int, exact: int, hidden: int, outputs: int, *, nodes: int, rng: np.random.Generator
+    ) -> None:
+        self.layers = Layers((smooth, hidden, hidden), rng)
+        self.last = Linear(hidden, _JOINED if nodes else outputs, rng)
+        self.evidence = EvidenceHead(exact + _JOINED, outputs, nodes, rng) if nodes else None
+
+    def hidden(self, features: Features) -> jax.Array:
+        """Return the last hidden layer, beside the exact features if they are used."""
+        h = self.layers(features.smooth)
+        return h if self.evidence is None else jnp.concatenate([h, squashed(features.exact)])
+
+    def __call__(self, features: Features) -> jax.Array:
+        """Raw outputs."""
+        last = self.last(self.layers(features.smooth))
+        if self.evidence is None:
+            return _FIRST * last
+        return self.evidence(jnp.concatenate([features.exact, last]))
+
+
+class EncodedNetwork(eqx.Module):
+    """An encoder, which turns one draw into `Features`, and a head, which turns these into raw outputs."""
+
+    encoder: Any
+    head: Head
+
+    def __init__(
+        self, encoder: Any, x: Any, hidden: int, outputs: int, *, nodes: int, rng: np.random.Generator
+    ) -> None:
+        self.encoder = encoder
+        made = jax.eval_shape(encoder, x)
+        self.head = Head(made.smooth.size, made.exact.size, hidden, outputs, nodes=nodes, rng=rng)
+
+    def hidden(self, x: Any) -> jax.Array:
+        """Return the last hidden layer of one draw."""
+        return self.head.hidden(self.encoder(x))
+
+    def __call__(self, x: Any) -> jax.Array:
+        """Raw outputs of one draw."""
+        return self.head(self.encoder(x))
+
+
+class SquaresNetwork(eqx.Module):
+    """An evidence head on projections of the data, their squares, and a small dense network.
+
+    For Gaussian-like data the log likelihood is quadratic in x, whatever the parameters.
+    """
+
+    project: Linear
+    layers: Layers | None
+    evidence: EvidenceHead
+
+    def __init__(
+        self,
+        inputs: int,
+        projections: int,
+        smooth: int,
+        outputs: int,
+        *,
+        nodes: int,
+        rng: np.random.Generator,
+    ) -> None:
+        self.project = Linear(inputs, projections, rng)
+        self.layers = Layers((inputs, 2 * smooth, smooth), rng) if smooth else None
+        self.evidence = EvidenceHead(2 * projections + smooth, outputs, nodes, rng)
+
+    def hidden(self, x: Any) -> jax.Array:
+        """Return projections, squares, and the outputs of the small network."""
+        numbers = flatten(x)
+        projected = self.project(numbers)
+        parts = [projected, jnp.square(projected) - 1]
+        return jnp.concatenate(parts if self.layers is None else [*parts, self.layers(numbers)])
+
+    def __call__(self, x: Any) -> jax.Array:
+        """Raw outputs of one draw."""
+        return self.evidence(self.hidden(x))
+
+
+class FlatEncoder(eqx.Module):
+    """All numbers of one draw, as they are."""
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        numbers = flatten(x)
+        return Features(numbers, jnp.concatenate([numbers, jnp.square(numbers)]))
+
+
+class SetEncoder(eqx.Module):
+    """A network for each element, and its mean over all elements.
 
     An element comes with its difference from the mean of all elements, and with the squares and products of
     these differences, so that an unknown location, and means, variances and correlations of the elements,
@@ -219,31 +386,23 @@ class SetNetwork(eqx.Module):
 
     waves: Waves | None
     element: Layers
-    pooled: Layers
-    last: Linear
     table: bool = eqx.field(static=True)
 
     def __init__(
-        self,
-        channels: int,
-        width: int,
-        hidden: int,
-        outputs: int,
-        *,
-        waves: int,
-        table: bool,
-        rng: np.random.Generator,
+        self, channels: int, width: int, *, waves: int, table: bool, rng: np.random.Generator
     ) -> None:
         self.table = table
         self.waves = Waves(2 * channels, waves) if waves else None
         inputs = 2 * channels * (1 + 2 * waves) + channels * (channels + 1) // 2
         self.element = Layers((inputs, width, width), rng)
-        self.pooled = Layers((2 * width + 2 * channels + 1, hidden, hidden), rng)
-        self.last = Linear(hidden, outputs, rng)
 
-    def hidden(self, x: Any) -> jax.Array:
-        """Return the last hidden layer of one draw."""
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
         values, mask = (entries(x), None) if self.table else elements(x)
+        return self.pooled(values, mask)
+
+    def pooled(self, values: jax.Array, mask: jax.Array | None) -> Features:
+        """Features of elements (N, C), of which the mask (N,) says which are there."""
         there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
         number = jnp.maximum(jnp.sum(there), 1)
         mean = there @ values / number
@@ -257,19 +416,40 @@ class SetNetwork(eqx.Module):
         share = jnp.sum(there) / len(there)
         # The floor keeps the logarithm of a spread finite where there is only one element.
         spread = 0.5 * jnp.log(there @ jnp.square(centred) / number + 1e-3)
-        return self.pooled(jnp.concatenate([h, h * share, share[None], mean, spread]))
-
-    def __call__(self, x: Any) -> jax.Array:
-        """Raw outputs of one draw."""
-        return _FIRST * self.last(self.hidden(x))
+        smooth = jnp.concatenate([h, h * share, share[None], mean, spread])
+        # Sums over elements grow with their number, and scatter with its root.
+        return Features(smooth, jnp.sqrt(len(values)) * share * jnp.concatenate([h, mean]))
 
 
-class ConvolutionNetwork(eqx.Module):
+class GroupsEncoder(eqx.Module):
+    """Sets of sets: each group as a set of elements, then all groups as a set of what these are like."""
+
+    inner: SetEncoder
+    project: Linear
+    outer: SetEncoder
+
+    def __init__(
+        self, channels: int, width: int, projected: int, *, waves: int, rng: np.random.Generator
+    ) -> None:
+        self.inner = SetEncoder(channels, width, waves=waves, table=False, rng=rng)
+        self.project = Linear(2 * width + 2 * channels + 1, projected, rng)
+        self.outer = SetEncoder(projected + 2 * channels + 1, width, waves=0, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw (G, N) or (G, N, C), or a dict of that and a boolean mask (G, N)."""
+        values, mask = groups(x)
+        there = jnp.ones(values.shape[:2], bool) if mask is None else mask
+        inside = jax.vmap(self.inner.pooled)(values, there).smooth
+        # The number, mean and spread of a group's elements go on as they are.
+        known = inside[:, -(1 + 2 * values.shape[2]) :]
+        rows = jnp.concatenate([known, act(self.project(inside))], axis=1)
+        return self.outer.pooled(rows, jnp.any(there, axis=1))
+
+
+class ConvolutionEncoder(eqx.Module):
     """Convolutions, their averages over all places and, of a series, over parts of it."""
 
     layers: list[Linear]
-    pooled: Layers
-    last: Linear
     window: tuple[int, ...] = eqx.field(static=True)
     parts: int = eqx.field(static=True)
     lags: int = eqx.field(static=True)
@@ -279,8 +459,6 @@ class ConvolutionNetwork(eqx.Module):
         places: tuple[int, ...],
         channels: int,
         width: int,
-        hidden: int,
-        outputs: int,
         *,
         kernel: int,
         depth: int,
@@ -294,15 +472,13 @@ class ConvolutionNetwork(eqx.Module):
         # Every layer after the first halves the number of places; a part without any has no average.
         self.parts = min(parts, -(-places[0] // 2 ** (depth - 1)))
         self.lags = min(_LAGS, places[0]) if series else 0
-        pooled = (3 + self.parts) * width + 2 * (self.lags + series) * channels
-        self.pooled = Layers((pooled, hidden, hidden), rng)
-        self.last = Linear(hidden, outputs, rng)
 
-    def hidden(self, x: Any) -> jax.Array:
-        """Return the last hidden layer of one draw."""
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
         values, mask = elements(x) if len(self.window) == 1 else (x, None)
         there = jnp.ones(values.shape[:-1]) if mask is None else mask.astype(values.dtype)
         values = values * there[..., None]
+        size = there.size
         products: list[jax.Array] = []
         if self.lags:
             values, products = self._moments(values, there)
@@ -318,9 +494,11 @@ class ConvolutionNetwork(eqx.Module):
         means = [jnp.sum(h, axis=axes) / number, jnp.sum(h * h, axis=axes) / number]
         # What may be at any place, but at one only: the odds of the places add up, not their logarithms.
         inside = jnp.where(there[..., None] > 0, h, _NOWHERE)
-        means.append(jax.nn.logsumexp(inside, axis=axes) - jnp.log(number))
-        means += [jnp.mean(part, axis=0) for part in jnp.array_split(h, self.parts)] if self.parts else []
-        return self.pooled(jnp.concatenate(means + products))
+        anywhere = jax.nn.logsumexp(inside, axis=axes) - jnp.log(number)
+        local = [jnp.mean(part, axis=0) for part in jnp.array_split(h, self.parts)] if self.parts else []
+        sums = jnp.concatenate([*means, *local, *products[: self.lags]])
+        exact = jnp.concatenate([anywhere, jnp.sqrt(size) * sums])
+        return Features(jnp.concatenate([*means, anywhere, *local, *products]), exact)
 
     def _moments(self, values: jax.Array, there: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         """Put values beside their differences from the mean, and average products of those some places apart.
@@ -338,9 +516,210 @@ class ConvolutionNetwork(eqx.Module):
         spread = 0.5 * jnp.log(jnp.sum(jnp.square(centred), axis=0) / number + 1e-3)
         return both, [*products, mean, spread]
 
-    def __call__(self, x: Any) -> jax.Array:
-        """Raw outputs of one draw."""
-        return _FIRST * self.last(self.hidden(x))
+
+class RecurrenceEncoder(eqx.Module):
+    """A bank of linear recurrences h_t = a h_{t−1} + x_t with learned complex poles a, and second moments.
+
+    The likelihood of a stationary normal series is a quadratic form of such h: of an autoregression, of
+    neighbouring values; of a moving average, of innovations, which are a recurrence. So the bank is mixed to
+    a few channels, and the products of all pairs of (x_t, x_{t−1}, h_{t−1}) are summed over t.
+    """
+
+    radius: Any
+    angle: Any
+    mix: Any
+
+    def __init__(self, channels: int, poles: int, mixed: int, rng: np.random.Generator) -> None:
+        # Memories of about three and twenty places (|a| = 0.73 and 0.95), and all frequencies.
+        self.radius = np.resize(np.array([0.5, 1.5], np.float32), poles)
+        self.angle = np.linspace(0, np.pi, poles, dtype=np.float32)
+        size = channels * 2 * poles
+        self.mix = (rng.standard_normal((size, mixed)) / np.sqrt(size)).astype(np.float32)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        values, mask = elements(x)
+        if mask is not None:
+            values = values * mask[:, None].astype(values.dtype)
+        length = len(values)
+        h = self._recurrences(values)
+        joined = jnp.concatenate([values[1:], values[:-1], h[:-1]], axis=1)
+        first, second = np.triu_indices(joined.shape[1])
+        sums = jnp.sum(joined, axis=0)
+        # Of an unknown level, the products of the sums are to be taken off.
+        products = (joined.T @ joined)[first, second]
+        levels = (sums[:, None] * sums / length)[first, second]
+        ends = jnp.concatenate([values[0], values[-1], h[-1]])
+        exact = jnp.concatenate([products, levels, jnp.square(ends), sums])
+        return Features(squashed(exact), exact / jnp.sqrt(length))
+
+    def _recurrences(self, x: jax.Array) -> jax.Array:
+        """Run the bank over x (T, C), and mix it to (T, mixed).
+
+        A recurrence is a product with the triangular matrix of the powers of its pole. The series is cut into
+        blocks, so that the cost is linear in its length: within a block as a product, and what a block hands
+        on to the later ones as a product of the same kind.
+        """
+        length, channels = x.shape
+        size = min(length, _BLOCK)
+        blocks = -(-length // size)
+        padded = jnp.pad(x, ((0, blocks * size - length), (0, 0))).reshape(blocks, size, channels)
+        mix = self.mix.reshape(channels, 2, len(self.angle), -1)
+        powers = self._powers(size + 1)
+        # Within a block: kernel[s, c, t, m] is the effect of x_s on channel m at t ≥ s.
+        triangle = _triangle(powers[:, :, :size])
+        kernel = jnp.einsum("rpst,crpm->sctm", triangle, mix)
+        within = jnp.tensordot(padded, kernel, axes=[[1, 2], [0, 1]])
+        if blocks == 1:
+            return within.reshape(-1, within.shape[-1])[:length]
+        # What each block leaves behind: Σ_s a^(size − 1 − s) x_s, complex, (blocks, C, poles).
+        left = jnp.einsum("bsc,rps->brcp", padded, powers[:, :, size - 1 :: -1][:, :, :size])
+        # ... and what all earlier blocks have left when a block begins.
+        between = _triangle(self._powers(blocks, size))
+        shifted = jnp.concatenate([jnp.zeros_like(left[:1]), left[:-1]])
+        real = jnp.einsum("bcp,pbd->dcp", shifted[:, 0], between[0]) - jnp.einsum(
+            "bcp,pbd->dcp", shifted[:, 1], between[1]
+        )
+        imaginary = jnp.einsum("bcp,pbd->dcp", shifted[:, 0], between[1]) + jnp.einsum(
+            "bcp,pbd->dcp", shifted[:, 1], between[0]
+        )
+        later = powers[:, :, 1:]
+        decayed = jnp.stack(
+            [
+                real[..., None] * later[0] - imaginary[..., None] * later[1],
+                real[..., None] * later[1] + imaginary[..., None] * later[0],
+            ]
+        )
+        carried = jnp.einsum("rdcpt,crpm->dtm", decayed, mix)
+        return (within + carried).reshape(-1, within.shape[-1])[:length]
+
+    def _powers(self, number: int, step: int = 1) -> jax.Array:
+        """Real and imaginary parts of a^(k · step) for k below `number`, (2, poles, number)."""
+        exponent = np.arange(number, dtype=np.float32) * step
+        size = jnp.exp(jax.nn.log_sigmoid(2 * self.radius)[:, None] * exponent)
+        sine, cosine = sine_and_cosine(self.angle[:, None] * exponent)
+        return jnp.stack([size * cosine, size * sine])
+
+
+class CategoriesEncoder(eqx.Module):
+    """Series of letters, given as indicators (T, kinds): counts of letters, and of pairs of them.
+
+    Beside the counts come their evidences if all probabilities are unknown (Dirichlet-multinomial), those of
+    pairs relative to letters that do not depend on each other. Nothing here is learned.
+    """
+
+    distances: int = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        letters, mask = elements(x)
+        if mask is not None:
+            letters = letters * mask[:, None].astype(letters.dtype)
+        length, kinds = letters.shape
+        counts = jnp.sum(letters, axis=0)
+        number = jnp.sum(counts)
+        parts = [
+            jnp.log1p(counts),
+            (counts - number / kinds) / np.sqrt(length),
+            jnp.stack([log_evidence_of_counts(counts, a) + number * np.log(kinds) for a in _CONCENTRATIONS]),
+        ]
+        for distance in range(1, min(self.distances, length - 1) + 1):
+            pairs = letters[:-distance].T @ letters[distance:]
+            # The share of each letter, kept away from 0.
+            share = (jnp.sum(pairs, axis=0) + 1 / kinds) / (jnp.sum(pairs) + 1)
+            expected = jnp.sum(pairs, axis=1, keepdims=True) * share
+            parts.append(jnp.ravel((pairs - expected) * jax.lax.rsqrt(expected + 1)))
+            independent = pairs @ jnp.log(share)
+            parts += [log_evidence_of_counts(pairs, a) - independent for a in _CONCENTRATIONS]
+        exact = jnp.concatenate([*parts, letters[0], letters[-1]])
+        return Features(squashed(exact), exact)
+
+
+class IrregularEncoder(eqx.Module):
+    """Values y at irregular times t: how well sines of t describe them, for frequencies that are learned.
+
+    For each frequency, the log evidence of a sine and a cosine with normal amplitudes in white noise,
+    relative to noise alone, is a quadratic form of the sums of y cos ωt and y sin ωt. The ratio of the
+    variances of noise and amplitude is learned too. A small network of each element stands beside it.
+    """
+
+    frequency: Any
+    ratio: Any
+    element: SetEncoder
+
+    def __init__(self, columns: int, capacity: int, waves: int, width: int, rng: np.random.Generator) -> None:
+        # Half a cycle over the whole span of the times, up to one in four elements: what they can resolve. A
+        # uniform time of unit variance has a span of √12.
+        cycles = np.linspace(0.5, max(capacity / 4, 2.0), waves, dtype=np.float32)
+        self.frequency = 2 * np.pi * cycles / np.float32(np.sqrt(12))
+        self.ratio = np.zeros(waves, np.float32)
+        self.element = SetEncoder(columns, width, waves=0, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw: elements (N, 1 + C), of which the first column is the time."""
+        values, mask = elements(x)
+        there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
+        others = self.element.pooled(values, mask)
+        time, y = values[:, 0], values[:, 1:] * there[:, None]
+        sine, cosine = (wave * there[:, None] for wave in sine_and_cosine(time[:, None] * self.frequency))
+        number = jnp.maximum(jnp.sum(there), 1)
+        ratio = jnp.exp(self.ratio)
+        parts = []
+        # Once with the level known to be 0, and once unknown: then sums over elements are taken off.
+        for level in (0.0, 1.0):
+            sums = [level * jnp.sum(part, axis=0) for part in (sine, cosine, y)]
+            of_sine = y.T @ sine - jnp.outer(sums[2], sums[0]) / number
+            of_cosine = y.T @ cosine - jnp.outer(sums[2], sums[1]) / number
+            a = jnp.sum(sine * sine, axis=0) - jnp.square(sums[0]) / number + ratio
+            b = jnp.sum(cosine * cosine, axis=0) - jnp.square(sums[1]) / number + ratio
+            c = jnp.sum(sine * cosine, axis=0) - sums[0] * sums[1] / number
+            determinant = a * b - c * c
+            quadratic = b * jnp.square(of_sine) - 2 * c * of_sine * of_cosine + a * jnp.square(of_cosine)
+            volume = 0.5 * jnp.log(determinant / jnp.square(ratio))
+            parts += [jnp.ravel(0.5 * quadratic / determinant - volume), volume]
+        squares = jnp.sum(y * y, axis=0)
+        parts += [squares / np.sqrt(len(values)), jnp.square(jnp.sum(y, axis=0)) / number]
+        waves = jnp.concatenate(parts)
+        return Features(
+            jnp.concatenate([squashed(waves), jnp.log1p(squares), others.smooth]),
+            jnp.concatenate([waves, others.exact]),
+        )
+
+
+class PartsEncoder(eqx.Module):
+    """Data of several parts, each with its encoder; the numbers of single vectors are shown to the others.
+
+    What a vector says may decide how the other parts are to be read. So a few combinations of its numbers
+    join every place of the other parts as further channels.
+    """
+
+    encoders: dict[str, Any]
+    shown: Linear | None
+    keys: tuple[tuple[str, ...], ...] = eqx.field(static=True)
+    flat: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw, a dict of arrays."""
+        numbers = [jnp.ravel(x[key]).astype(jnp.float32) for key in self.flat]
+        channels = None if self.shown is None else act(self.shown(jnp.concatenate(numbers)))
+        made = [
+            self.encoders[keys[0]](part_of(x, keys, channels if keys[0] not in self.flat else None))
+            for keys in self.keys
+        ]
+        return Features(*(jnp.concatenate(parts) for parts in zip(*made, strict=True)))
+
+
+def part_of(x: Any, keys: tuple[str, ...], channels: jax.Array | None) -> Any:
+    """Take the arrays of one part, with further channels at every place."""
+    chosen = {key: x[key] for key in keys}
+    values = [key for key in keys if chosen[key].dtype != bool]
+    if channels is not None:
+        array = chosen[values[0]]
+        if array.ndim == 1:
+            array = array[:, None]
+        more = jnp.broadcast_to(channels, (*array.shape[:-1], channels.size))
+        chosen[values[0]] = jnp.concatenate([array, more], axis=-1)
+    return chosen if len(keys) > 1 else chosen[keys[0]]
 
 
 class SpectrumNetwork(eqx.Module):
@@ -356,6 +735,34 @@ class SpectrumNetwork(eqx.Module):
     def __call__(self, x: Any) -> Any:
         """Raw outputs of one draw."""
         return self.dense(spectrum(x))
+
+
+class SpectrumEncoder(eqx.Module):
+    """The power of every Fourier mode."""
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        powers = spectrum(x)
+        return Features(squashed(powers), powers)
+
+
+def log_evidence_of_counts(counts: jax.Array, concentration: float) -> jax.Array:
+    """Log evidence of counts (..., kinds) if the probabilities have a symmetric Dirichlet prior."""
+    kinds = counts.shape[-1]
+    constant = math.lgamma(kinds * concentration) - kinds * math.lgamma(concentration)
+    total = jnp.sum(counts, axis=-1)
+    return (
+        jnp.sum(jax.lax.lgamma(counts + concentration), axis=-1)
+        - jax.lax.lgamma(total + kinds * concentration)
+        + constant
+    )
+
+
+def _triangle(powers: jax.Array) -> jax.Array:
+    """Arrange powers (..., T) as matrices (..., T, T) whose entry s, t is the power t − s, or 0 if t < s."""
+    length = powers.shape[-1]
+    lag = np.arange(length) - np.arange(length)[:, None]
+    return jnp.where(lag >= 0, powers[..., np.maximum(lag, 0)], 0.0)
 
 
 def _windows(x: jax.Array, window: tuple[int, ...], step: int) -> jax.Array:

@@ -144,7 +144,7 @@ def deepen(
         spent += found.calls + judges.calls
         data = _Round(found, judges, plain, scorer(steering), augment)
         trained = train_on(
-            data.draws(),
+            replace(data.draws(), layout=net.scaling.layout),
             net.names,
             Failures(net.log_valid, net.log_valid_error),
             net.architecture,

@@ -14,9 +14,11 @@ from evidencenet.training.gaussians import (
     Moments,
     PartialMoments,
     covariance,
+    flat,
     inverse_root,
 )
 from evidencenet.training.plan import Plan
+from evidencenet.training.projection import directions
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.scaling import Scaling
 from evidencenet.training.split import Draws, augmented
@@ -25,6 +27,8 @@ from evidencenet.training.split import Draws, augmented
 _HELD_OUT_BLOCK = 5_000
 # Mean and spread of the data are then known to a few parts in a thousand, which is enough.
 _SCALING_DRAWS = 100_000
+# Directions in which models differ are found from so many draws, whose numbers are held in memory at once.
+_PROJECTION_DRAWS = 100_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,11 +57,23 @@ class Inputs:
     def moments(self) -> PartialMoments | None:
         """Moments of each model's scaled training draws; None if a draw has too many numbers."""
         draws = self.draws
-        if draws.features > LARGEST:
+        if self.features > LARGEST:
             return None
         # Moments are those of the models as they are, without rare draws.
         plain = replace(self, draws=replace(draws, training_rows=draws.plain_rows(draws.training_rows)))
         return Moments.of(plain.source(Recipe(), 0).epoch(0), len(draws.counts))
+
+    @property
+    def example(self) -> Data:
+        """Zeros in the form of one draw, as networks see it."""
+        if self.scaling.projection is not None:
+            return np.zeros(self.scaling.projection.shape[1], np.float32)
+        return self.draws.arranged_example
+
+    @property
+    def features(self) -> int:
+        """How many numbers a draw has, as networks see it."""
+        return sum(array.size for array in arrays_of(self.example))
 
     def source(self, recipe: Recipe, seed: int) -> Shuffled:
         """Training draws in minibatches."""
@@ -93,14 +109,19 @@ class Inputs:
 def prepare(draws: Draws, plan: Plan) -> Inputs:
     """Fit the scaling of a plan, and the baseline if it has one, to the training draws."""
     sample = map_arrays(lambda array: array[draws.training_rows[:_SCALING_DRAWS]], draws.x)
-    if isinstance(plan.network, networks.Table) and isinstance(sample, np.ndarray) and sample.ndim == 3:
-        # The last axis of a table counts places, not channels.
-        sample = sample[..., None]
-    scaling = Scaling.fit(sample, squash=plan.squash, shared=networks.scales_alike(plan.network))
+    scaling = Scaling.fit(
+        sample,
+        squash=plan.squash,
+        shared=networks.scales_alike(plan.network),
+        logarithm=plan.log,
+        layout=draws.layout,
+    )
     if plan.whiten:
         root = inverse_root(covariance(scaling(sample)))
         scaling = replace(scaling, whitening=root.astype(np.float32))
     log_shares = None if isinstance(plan.loss, losses.Asymmetric) else draws.log_shares
+    if plan.project:
+        scaling = replace(scaling, projection=_projection(draws, scaling))
     bare = Inputs(draws, plan, scaling, log_shares)
     if not plan.baseline or bare.moments is None:
         return bare
@@ -108,3 +129,10 @@ def prepare(draws: Draws, plan: Plan) -> Inputs:
     # The data are scaled alike with and without the baseline, so their moments need no second pass.
     vars(inputs)["moments"] = bare.moments
     return inputs
+
+
+def _projection(draws: Draws, scaling: Scaling) -> np.ndarray:
+    """Find the directions in which the models differ, from training draws."""
+    rows = draws.plain_rows(draws.training_rows)[:_PROJECTION_DRAWS]
+    x = flat(scaling(map_arrays(lambda array: array[rows], draws.x)))
+    return directions(x, draws.model[rows], draws.weight[rows])

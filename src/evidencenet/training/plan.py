@@ -22,6 +22,10 @@ class Plan:
         None is the usual one of the network.
     whiten
         Whether correlations of the inputs are removed.
+    log
+        Whether the logarithm is taken of numbers that are never negative and vary much.
+    project
+        Whether inputs are the few combinations of all numbers in which the models differ.
     """
 
     network: networks.Architecture
@@ -30,12 +34,16 @@ class Plan:
     baseline: bool = False
     weight_decay: float | None = None
     whiten: bool = False
+    log: bool = False
+    project: bool = False
 
     def __str__(self) -> str:
         parts = [
             _short_name(self.network),
             "asinh" if self.squash else "standardised",
+            *(["log"] if self.log else []),
             *(["whitened"] if self.whiten else []),
+            *(["projected"] if self.project else []),
             _short_name(self.loss),
             *(["on Gaussians"] if self.baseline else []),
             *([] if self.weight_decay is None else [f"weight decay {self.weight_decay:g}"]),

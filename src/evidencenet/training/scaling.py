@@ -1,25 +1,30 @@
-"""Bring the numbers of a draw to order one, as fitted on training data only."""
+"""Bring draws to the form that networks expect, and their numbers to order one; fitted to training draws."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from evidencenet._common.arrays import Data, arrays_of
+from evidencenet.networks.layout import Layout
 
-_PARTS = ("shift", "factor", "logarithm")
+_PARTS = ("shift", "factor", "logarithm", "floor")
 _BLOCK_ROWS = 50_000
 # Positive numbers whose central 98% spread over more than this ratio are taken by their logarithm.
 _WIDE = 30.0
+# With `logarithm`, this ratio is enough: a log-normal law with a spread of 0.3 has it.
+_LOGGED = 4.0
 # Interquartile range of a normal law with unit variance.
 _QUARTILES = 1.349
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """(x − shift) · factor for each number of a draw, or asinh of it.
+    """(x − shift) · factor for each number of a draw, or asinh of it; log x may be taken before.
 
-    Masks pass unchanged. Numbers that never vary become 0, and so do elements that a mask leaves out.
+    Masks and letters pass unchanged. Numbers that never vary become 0, and so do elements that a mask leaves
+    out.
 
     Parameters
     ----------
@@ -27,10 +32,16 @@ class Scaling:
         Arrays that fit one draw, or dicts of them; None stands for a mask.
     logarithm
         Where log x is taken before, boolean, likewise.
+    floor
+        Smaller x are taken for this number before the logarithm, likewise: zeros, and x below all draws.
     squash
         Whether asinh is taken after: numbers of order one stay, large ones grow like their logarithm.
     whitening
         A matrix (d, d) that the d numbers of a draw are multiplied by last, or None.
+    layout
+        What x is. Draws are arranged by it first. None leaves them as they are.
+    projection
+        A matrix (d, m), or None: then a draw becomes m combinations of its d numbers.
 
     Examples
     --------
@@ -44,11 +55,21 @@ class Scaling:
     shift: Any
     factor: Any
     logarithm: Any
+    floor: Any
     squash: bool = False
     whitening: np.ndarray | None = None
+    layout: Layout | None = None
+    projection: np.ndarray | None = None
 
     @staticmethod
-    def fit(x: Data, *, squash: bool = False, shared: bool = False) -> "Scaling":
+    def fit(
+        x: Data,
+        *,
+        squash: bool = False,
+        shared: bool = False,
+        logarithm: bool = False,
+        layout: Layout | None = None,
+    ) -> "Scaling":
         """Fit to a batch of data.
 
         Parameters
@@ -60,31 +81,58 @@ class Scaling:
             squash the tails: for data with outliers.
         shared
             Scale all places of a draw alike: all numbers of a vector, or all but the last axis. Elements that
-            a mask leaves out do not count.
+            a mask leaves out do not count. Single numbers beside other parts are scaled each by itself.
+        logarithm
+            Take the logarithm of all numbers that are never negative and vary by a factor of four or more.
+        layout
+            What x is.
         """
+        if layout is not None:
+            x = layout.arrange(x)
+        arrays = x if isinstance(x, dict) else {"": x}
+        fitted = {}
+        for key, array in arrays.items():
+            if layout is not None and layout.of_key(key).letters:
+                nothing = np.zeros(array.shape[1:], np.float32)
+                fitted[key] = (nothing, nothing + 1, nothing > 0, nothing)
+                continue
+            alike = shared and not _single_numbers(layout, key)
+            mask = _mask_of(arrays, array) if shared else None
+            fitted[key] = _fitted(array, mask, squash, alike, logarithm)
         if not isinstance(x, dict):
-            shift, factor, logarithm = _fitted(x, None, squash, shared)
-            return Scaling(shift, factor, logarithm, squash)
-        mask = _mask(x) if shared else None
-        parts = {key: _fitted(array, mask, squash, shared) for key, array in x.items()}
-        shift, factor, logarithm = ({key: part[i] for key, part in parts.items()} for i in range(3))
-        return Scaling(shift, factor, logarithm, squash)
+            return Scaling(**_named(fitted[""]), squash=squash, layout=layout)
+        trees = [{key: part[i] for key, part in fitted.items()} for i in range(len(_PARTS))]
+        return Scaling(**_named(trees), squash=squash, layout=layout)
 
     def __call__(self, x: Data) -> Data:
-        """Scale a batch; float32, shapes as given."""
-        scaled = self._each(x)
-        return scaled if self.whitening is None else _mixed(scaled, self.whitening)
+        """Arrange and scale a batch; float32."""
+        scaled = self._each(x if self.layout is None else self.layout.arrange(x))
+        if self.whitening is not None:
+            scaled = _mixed(scaled, self.whitening)
+        if self.projection is None:
+            return scaled
+        rows = [array.reshape(len(array), -1) for array in arrays_of(scaled)]
+        return np.asarray(np.concatenate(rows, axis=1) @ self.projection)
 
     def _each(self, x: Data) -> Data:
         """Scale each number by itself."""
         if isinstance(x, dict):
             scaled = {
-                key: _apply(x[key], shift, self.factor[key], self.logarithm[key], self.squash)
+                key: _apply(
+                    x[key],
+                    shift,
+                    self.factor[key],
+                    self.logarithm[key],
+                    self.floor[key],
+                    self._squashes(key),
+                )
                 for key, shift in self.shift.items()
             }
-            mask = _mask(scaled)
-            return scaled if mask is None else {key: _cleared(array, mask) for key, array in scaled.items()}
-        return _apply(x, self.shift, self.factor, self.logarithm, self.squash)
+            return {key: _cleared(array, _mask_of(scaled, array)) for key, array in scaled.items()}
+        return _apply(x, self.shift, self.factor, self.logarithm, self.floor, self._squashes(""))
+
+    def _squashes(self, key: str) -> bool:
+        return self.squash and not (self.layout is not None and self.layout.of_key(key).letters)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """Name the arrays, for a file."""
@@ -93,17 +141,37 @@ class Scaling:
             tree = getattr(self, part)
             leaves = tree if isinstance(tree, dict) else {"": tree}
             found |= {f"{part}/{key}": leaf for key, leaf in leaves.items() if leaf is not None}
-        return found if self.whitening is None else {**found, "whitening": self.whitening}
+        matrices = {"whitening": self.whitening, "projection": self.projection}
+        return found | {name: matrix for name, matrix in matrices.items() if matrix is not None}
 
     @staticmethod
-    def from_arrays(arrays: dict[str, np.ndarray], keys: tuple[str, ...] | None, squash: bool) -> "Scaling":
-        """Rebuild from `arrays`; `keys` are those of dict data, masks included, else None."""
-        if keys is None:
-            shift, factor, logarithm = (arrays[f"{part}/"] for part in _PARTS)
-            return Scaling(shift, factor, logarithm, squash, arrays.get("whitening"))
-        trees = ({key: arrays.get(f"{part}/{key}") for key in keys} for part in _PARTS)
-        shift_tree, factor_tree, logarithm_tree = trees
-        return Scaling(shift_tree, factor_tree, logarithm_tree, squash, arrays.get("whitening"))
+    def from_arrays(
+        arrays: dict[str, np.ndarray],
+        keys: tuple[str, ...] | None,
+        squash: bool,
+        layout: Layout | None = None,
+    ) -> "Scaling":
+        """Rebuild from `arrays`; `keys` are those of arranged dict data, masks included, else None."""
+        trees: list[Any] = [
+            arrays[f"{part}/"] if keys is None else {key: arrays.get(f"{part}/{key}") for key in keys}
+            for part in _PARTS
+        ]
+        return Scaling(
+            **_named(trees),
+            squash=squash,
+            whitening=arrays.get("whitening"),
+            layout=layout,
+            projection=arrays.get("projection"),
+        )
+
+
+def _named(parts: Sequence[Any]) -> dict[str, Any]:
+    return dict(zip(_PARTS, parts, strict=True))
+
+
+def _single_numbers(layout: Layout | None, key: str) -> bool:
+    """Say whether an array is one of several parts, and holds numbers with meanings of their own."""
+    return layout is not None and len(layout.parts) > 1 and layout.of_key(key).kind in ("vector", "numbers")
 
 
 def _mixed(x: Data, matrix: np.ndarray) -> Data:
@@ -119,17 +187,22 @@ def _mixed(x: Data, matrix: np.ndarray) -> Data:
     return dict(zip(x, parts, strict=True)) if isinstance(x, dict) else parts[0]
 
 
-def _mask(x: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return the mask (n, N) of the elements of each draw, if there is just one."""
-    masks = [array for array in x.values() if array.dtype == bool and array.ndim == 2]
+def _mask_of(x: dict[str, np.ndarray], array: np.ndarray) -> np.ndarray | None:
+    """Return the mask (n, N) or (n, G, N) of the elements of an array, if there is just one."""
+    if array.dtype == bool:
+        return None
+    masks = [
+        other for other in x.values() if other.dtype == bool and other.shape == array.shape[: other.ndim]
+    ]
+    masks = [mask for mask in masks if mask.ndim > 1]
     return masks[0] if len(masks) == 1 else None
 
 
-def _cleared(array: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _cleared(array: np.ndarray, mask: np.ndarray | None) -> np.ndarray:
     """Set to 0 what stands where the mask says there is nothing: it must not count."""
-    if array.dtype == bool or array.shape[:2] != mask.shape:
+    if mask is None:
         return array
-    return array * mask.reshape(mask.shape + (1,) * (array.ndim - 2))
+    return array * mask.reshape(mask.shape + (1,) * (array.ndim - mask.ndim))
 
 
 def has_outliers(x: Data) -> bool:
@@ -141,41 +214,71 @@ def has_outliers(x: Data) -> bool:
     for array in arrays_of(x):
         if array.dtype == bool:
             continue
-        shift, factor, logarithm = _fitted(array, None, squash=True, shared=False)
+        shift, factor, logarithm, _ = _fitted(array, None, squash=True, shared=False, log=False)
         far = np.mean(np.abs((array - shift) * factor) > 6, axis=0)
         if np.any(logarithm | (far > 1e-3)):
             return True
     return False
 
 
-def _fitted(x: np.ndarray, mask: np.ndarray | None, squash: bool, shared: bool) -> tuple[Any, Any, Any]:
+def may_be_logged(x: Data) -> bool:
+    """Say whether some number of a draw is never negative and varies so much that its logarithm may help."""
+    for array in arrays_of(x):
+        if array.dtype != bool and np.any(_fitted(array, None, squash=False, shared=False, log=True)[2]):
+            return True
+    return False
+
+
+def _fitted(
+    x: np.ndarray, mask: np.ndarray | None, squash: bool, shared: bool, log: bool
+) -> tuple[Any, Any, Any, Any]:
     if x.dtype == bool:
-        return None, None, None
+        return None, None, None, None
     if shared:
         # All places in one column per channel; a vector has one channel.
         channels = x.shape[-1] if x.ndim > 2 else 1
-        there = mask is not None and x.shape[:2] == mask.shape
-        x = (x[mask] if there else x).reshape(-1, channels)
+        if mask is not None:
+            x = x[mask]
+            channels = channels if x.ndim > 1 else 1
+        x = x.reshape(-1, channels)
+    logarithm = np.zeros(x.shape[1:], dtype=bool)
+    floor = np.zeros(x.shape[1:], dtype=x.dtype)
+    if log or squash:
+        logarithm, floor = _logged(x, log)
+    taken = _log(x, logarithm, floor)
+    shift, spread = _moments(taken)
     if squash:
-        low, first, middle, third, high = np.quantile(x, [0.01, 0.25, 0.5, 0.75, 0.99], axis=0)
-        positive = np.min(x, axis=0) > 0
-        logarithm = positive & (high > _WIDE * np.where(positive, low, np.inf))
-        # Quantiles are kept by the logarithm, up to interpolation.
-        take = np.where(logarithm, 1.0, 0.0)
-        first, middle, third = (
-            np.where(take > 0, np.log(np.where(take > 0, q, 1.0)), q) for q in (first, middle, third)
-        )
-        shift, spread = middle, (third - first) / _QUARTILES
-        if np.any(spread == 0):
-            # Where more than half of the numbers are the same, the quartiles say nothing of the others.
-            taken = np.where(logarithm, np.log(np.where(logarithm, x, 1.0)), x)
-            spread = np.where(spread > 0, spread, _moments(taken)[1])
-    else:
-        shift, spread = _moments(x)
-        logarithm = np.zeros(shift.shape, dtype=bool)
+        first, middle, third = np.quantile(taken, [0.25, 0.5, 0.75], axis=0)
+        # Where more than half of the numbers are the same, the quartiles say nothing of the others.
+        quartiles = (third - first) / _QUARTILES
+        shift, spread = middle, np.where(quartiles > 0, quartiles, spread)
     # What varies by less than its rounding is a constant too.
     constant = spread <= 8 * np.finfo(x.dtype).eps * np.abs(shift)
-    return shift, np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread)), logarithm
+    return shift, np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread)), logarithm, floor
+
+
+def _logged(x: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Say of which numbers the logarithm is taken, and what is the smallest number that is told from 0."""
+    smallest = np.min(x, axis=0)
+    if not log:
+        low, high = np.quantile(x, [0.01, 0.99], axis=0)
+        logarithm = (smallest > 0) & (high > _WIDE * np.where(smallest > 0, low, np.inf))
+        # Where data were positive but an observation is not, the logarithm is as low as can be.
+        return logarithm, np.where(logarithm, np.finfo(x.dtype).tiny, 0).astype(x.dtype)
+    positive = np.min(np.where(x > 0, x, np.inf), axis=0)
+    # Zeros, too, are somewhere: below the smallest positive number by a factor of two.
+    floor = 0.5 * positive
+    low, high = (np.maximum(q, floor) for q in np.quantile(x, [0.01, 0.99], axis=0))
+    logarithm = (smallest >= 0) & np.isfinite(positive) & (high > _LOGGED * low)
+    return logarithm, np.where(logarithm, floor, 0).astype(x.dtype)
+
+
+def _log(x: np.ndarray, logarithm: np.ndarray, floor: np.ndarray) -> np.ndarray:
+    """Take the logarithm where it is wanted."""
+    if not logarithm.any():
+        return x
+    logs = np.log(np.maximum(x, np.where(logarithm, floor, 1.0)))
+    return np.where(logarithm, logs, x).astype(x.dtype, copy=False)
 
 
 def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -187,12 +290,10 @@ def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first + beyond, np.sqrt(np.sum(squares, axis=0) / len(x))
 
 
-def _apply(x: np.ndarray, shift: Any, factor: Any, logarithm: Any, squash: bool) -> np.ndarray:
+def _apply(x: np.ndarray, shift: Any, factor: Any, logarithm: Any, floor: Any, squash: bool) -> np.ndarray:
     if shift is None:
         return x
-    if logarithm.any():
-        # Where data were positive but an observation is not, the logarithm is as low as can be.
-        x = np.where(logarithm, np.log(np.maximum(x, np.finfo(x.dtype).tiny)), x).astype(x.dtype, copy=False)
+    x = _log(x, logarithm, floor)
     # In the data's own precision: float64 data may be a small variation on a large offset, which float32
     # would lose; of float32 data nothing is lost, since rounding the shift moves all draws alike.
     scaled = np.subtract(x, shift.astype(x.dtype))

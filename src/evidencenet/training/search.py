@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evidencenet import losses, networks
-from evidencenet._common.arrays import Data, arrays_of
 from evidencenet._common.display import frame
 from evidencenet._common.progress import Progress
+from evidencenet.networks.layout import Layout, candidates
 from evidencenet.training.gaussians import LARGEST
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.plan import Plan
@@ -53,13 +53,8 @@ _STUCK = 1e-3
 # judged, it is the least sensitive to outliers, and its log K extrapolates best.
 FIRST_LOSS = losses.Logistic()
 _LOSSES = (FIRST_LOSS, losses.Exponential(), losses.LPopLogistic(), losses.LPopExponential())
-# A set needs this many elements, and a series or spectrum this length, to be treated as such.
-_LEAST_ELEMENTS = 4
-_LEAST_LENGTH = 8
-# Sines of more numbers than this cost more than they gain.
-_MOST_WAVES = 32
+# Sines and cosines of each number that networks are tried with.
 _WAVES = 8
-_LARGEST_SPECTRUM = 4096
 
 
 @dataclass(frozen=True)
@@ -151,7 +146,7 @@ class Freedom:
                 "Leave it out: baseline=False."
             )
         given = network or (recipe.network if recipe else None)
-        suitable = natural(draws.example)
+        suitable = natural(draws)
         architectures = suitable if given is None else [given]
         possible = draws.features <= LARGEST and not isinstance(loss, losses.Asymmetric)
         # With the baseline first: then networks need only learn what is not Gaussian, if anything.
@@ -434,33 +429,10 @@ def _kind(network: networks.Architecture) -> object:
     return type(network) if is_dataclass(network) else network
 
 
-def natural(x: Data) -> Sequence[networks.Architecture]:
-    """Architectures that suit draws like `x`, by its shape alone; the first is the first to be tried."""
-    numbers = sum(array.size for array in arrays_of(x))
-    dense: list[networks.Architecture] = [networks.Dense()]
-    if numbers <= _MOST_WAVES:
-        dense.append(_with_waves(numbers))
-    if isinstance(x, dict):
-        masks = [array for array in x.values() if array.dtype == bool]
-        lengths = {array.shape[:1] for array in x.values()}
-        is_set = len(masks) == 1 and masks[0].ndim == 1 and len(lengths) == 1
-        return [networks.DeepSet(), networks.Dense()] if is_set else [*dense]
-    if x.ndim <= 1:
-        # The numbers of a vector may be exchangeable, or a series: the scores decide.
-        if x.size >= _LEAST_ELEMENTS:
-            dense.append(networks.DeepSet())
-            if numbers <= _MOST_WAVES:
-                # Best for exchangeable numbers with which log K oscillates.
-                dense.append(networks.DeepSet(waves=_WAVES))
-        if x.size >= 2 * _LEAST_LENGTH:
-            dense += [networks.Sequence(), networks.Spectrum()]
-        return dense
-    spectrum = [networks.Spectrum()] if len(x) >= _LEAST_LENGTH and numbers <= _LARGEST_SPECTRUM else []
-    if x.ndim == 2 and 4 * x.shape[1] <= x.shape[0]:
-        return [networks.Sequence(), networks.DeepSet(), networks.Dense(), *spectrum]
-    if x.ndim == 3 and x.shape[2] <= 4:
-        return [networks.Image(), networks.Dense(), *spectrum]
-    return [*dense, *([networks.Table()] if x.ndim == 2 else [])]
+def natural(draws: Draws) -> Sequence[networks.Architecture]:
+    """Architectures that suit the layout of the draws; the first is the first to be tried."""
+    layout = draws.layout or Layout.guess(draws.x, draws.model)
+    return candidates(layout, draws.arranged_example)
 
 
 def variants(network: networks.Architecture, numbers: int) -> list[networks.Architecture]:
@@ -480,7 +452,3 @@ def variants(network: networks.Architecture, numbers: int) -> list[networks.Arch
 def _wide(numbers: int) -> networks.Dense:
     """For functions with more detail than the paper's widths can follow, above all of few numbers."""
     return networks.Dense(width=max(128, int(1.1 * numbers) + 20), hidden=64)
-
-
-def _with_waves(numbers: int) -> networks.Dense:
-    return replace(_wide(numbers), waves=int(np.clip(64 // numbers, 4, _WAVES)))

@@ -1,11 +1,13 @@
 """Split draws into training draws and held-out draws."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from evidencenet._common.arrays import Data, arrays_of, as_data, layout, layout_text, map_arrays
+from evidencenet.networks.architectures import Architecture, is_built_in
+from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.dataset import Simulations, thinned
 from evidencenet.training.gaussians import LARGEST, SMALLEST, covariance
 from evidencenet.training.scaling import Scaling, has_outliers
@@ -16,6 +18,8 @@ Augment = Callable[[np.random.Generator, Data], Data]
 _MOST_HELD_OUT = 50_000
 # Outliers and correlations show in this many draws. They decide only which scalings are tried.
 _SAMPLE = 10_000
+# What x is shows in this many draws: enough that the order of places is noticed where it matters.
+_LAYOUT_DRAWS = 40_000
 # Whitening is tried if the variances of two combinations of the numbers differ by more than this factor
 # (docs/decisions.md, "Choice by evidence").
 _CORRELATED = 100.0
@@ -42,6 +46,8 @@ class Draws:
         Which draws are of the models as they are, and not rare ones, shape (n,); None if all are.
     group
         Draws of different groups are independent of each other, shape (n,); None if all draws are.
+    layout
+        What x is; None leaves it as it is.
     """
 
     x: Data
@@ -54,9 +60,17 @@ class Draws:
     known: np.ndarray | None = None
     plain: np.ndarray | None = None
     group: np.ndarray | None = None
+    layout: Layout | None = None
 
     @staticmethod
-    def split(sims: Simulations, held_out: float, augment: Augment | None, seed: int) -> "Draws":
+    def split(
+        sims: Simulations,
+        held_out: float,
+        augment: Augment | None,
+        seed: int,
+        layout: str | Mapping[str, str] | None = None,
+        network: Architecture | None = None,
+    ) -> "Draws":
         """Split simulations at random, each model in the same proportion.
 
         Parameters
@@ -69,15 +83,32 @@ class Draws:
             A random symmetry of the problem, or None.
         seed
             Seed of the split.
+        layout
+            What x is, in the words of `evidencenet.networks.layout`; None guesses it from the draws.
+        network
+            The user's choice of network, if any: one of his own sees x as it is.
         """
         training_rows, held_out_rows = _split_rows(sims, held_out, seed)
-        weight = sims.weights.astype(np.float32)
-        return Draws(sims.x, sims.model, weight, np.array(sims.counts), training_rows, held_out_rows, augment)
+        return Draws(
+            sims.x,
+            sims.model,
+            sims.weights.astype(np.float32),
+            np.array(sims.counts),
+            training_rows,
+            held_out_rows,
+            augment,
+            layout=_layout_of(sims, training_rows, layout, network),
+        )
 
     @property
     def example(self) -> Data:
         """Zeros in the form of one draw."""
         return map_arrays(lambda a: np.zeros(a.shape[1:], bool if a.dtype == bool else np.float32), self.x)
+
+    @property
+    def arranged_example(self) -> Data:
+        """Zeros in the form of one draw, as networks see it."""
+        return self.example if self.layout is None else arranged_example(self.layout, self.example)
 
     @property
     def features(self) -> int:
@@ -185,6 +216,22 @@ def augmented(augment: Augment, rng: np.random.Generator, x: Data) -> Data:
     if not all(np.isfinite(array).all() for array in arrays_of(changed)):
         raise ValueError("augment returned NaN or infinity for draws that have neither.")
     return changed
+
+
+def _layout_of(
+    sims: Simulations,
+    training_rows: np.ndarray,
+    layout: str | Mapping[str, str] | None,
+    network: Architecture | None,
+) -> Layout | None:
+    """Guess the layout from training draws, or take what the user says; None if x stays as it is."""
+    sample = np.sort(training_rows[:_LAYOUT_DRAWS])
+    x, model = map_arrays(lambda array: array[sample], sims.x), sims.model[sample]
+    if layout is not None:
+        return Layout.named(layout, x, model)
+    if network is not None and not is_built_in(network):
+        return None
+    return Layout.guess(x, model)
 
 
 def _split_rows(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

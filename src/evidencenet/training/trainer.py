@@ -101,7 +101,7 @@ class Trainer:
         decay = self.recipe.weight_decay if plan.weight_decay is None else plan.weight_decay
         return replace(self.recipe, weight_decay=decay).for_draws(
             len(inputs.draws.training_rows),
-            operations=ensemble.operations(plan.network, inputs.draws.example, self.outputs),
+            operations=ensemble.operations(plan.network, inputs.example, self.outputs),
             most=most,
             fewest=fewest,
             shared=networks.shares_weights(plan.network),
