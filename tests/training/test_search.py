@@ -7,8 +7,6 @@ from dataclasses import is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
-import jax
 import numpy as np
 import pytest
 
@@ -17,11 +15,10 @@ from conftest import Case, draws, rms
 from evidencenet import losses
 from evidencenet.checks.scores import score
 from evidencenet.losses import Logistic, LPopLogistic
-from evidencenet.networks import ensemble
 from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Table
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import Choice, Freedom, Search, _Attempt, natural, variants
+from evidencenet.training.search import Choice, Freedom, Search, _Attempt, variants
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 
@@ -271,78 +268,7 @@ def test_different_plans_have_different_words() -> None:
     assert [row[0] for row in str(choice).splitlines()[1:]] == [" ", "*"]
 
 
-# --- By shape --------------------------------------------------------------------------------------------
-
-
-def zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.float32)
-
-
-@pytest.mark.parametrize(
-    ("shape", "wanted"),
-    [
-        ((), [Dense, Dense]),
-        ((1,), [Dense, Dense]),
-        ((3,), [Dense, Dense]),
-        ((4,), [Dense, Dense, DeepSet, DeepSet]),
-        ((15,), [Dense, Dense, DeepSet, DeepSet]),
-        ((16,), [Dense, Dense, DeepSet, DeepSet, Sequence, Spectrum]),
-        ((32,), [Dense, Dense, DeepSet, DeepSet, Sequence, Spectrum]),
-        ((33,), [Dense, DeepSet, Sequence, Spectrum]),
-        ((50, 1), [Sequence, DeepSet, Dense, Spectrum]),
-        ((16, 4), [Sequence, DeepSet, Dense, Spectrum]),
-        ((7, 1), [Sequence, DeepSet, Dense]),
-        ((5000, 1), [Sequence, DeepSet, Dense]),
-        ((3, 4), [Dense, Dense, Table]),
-        ((12, 12), [Dense, Table]),
-        ((12, 12, 1), [Image, Dense, Spectrum]),
-        ((12, 12, 3), [Image, Dense, Spectrum]),
-        ((6, 6, 1), [Image, Dense]),
-        ((4, 4, 7), [Dense]),
-        ((2, 2, 2, 2), [Dense, Dense]),
-    ],
-    ids=str,
-)
-def test_networks_that_suit_a_shape(shape: tuple[int, ...], wanted: list[type]) -> None:
-    found = natural(zeros(*shape))
-    assert [type(network) for network in found] == wanted
-    assert len(set(found)) == len(found)
-    # Few numbers may be given waves as well, in a second dense network, and never in the first.
-    dense = [network for network in found if isinstance(network, Dense)]
-    assert [network.waves > 0 for network in dense] == [False, True][: len(dense)]
-
-
-@pytest.mark.parametrize("shape", [(), (1,), (20,), (50, 1), (3, 4), (12, 12, 1), (2, 2, 2, 2)], ids=str)
-def test_they_can_take_such_draws(shape: tuple[int, ...]) -> None:
-    x = zeros(*shape)
-    for network in natural(x):
-        module, state = ensemble.initialise(network, x, 1, key=jax.random.key(0))
-        assert eqx.filter_eval_shape(ensemble.apply, module, state, x[None])[0].shape == (1, 1)
-
-
-def test_networks_that_suit_a_dict() -> None:
-    mask = np.zeros(5, bool)
-    points, rest = zeros(5, 2), zeros(3)
-    assert natural({"x": points, "mask": mask}) == [DeepSet(), Dense()]
-    assert natural({"x": points, "size": zeros(5), "mask": mask}) == [DeepSet(), Dense()]
-    # Without a mask, with two of them, or with arrays that are no elements, nothing is known but numbers.
-    for other in (
-        {"x": points},
-        {"x": points, "mask": mask, "other": mask},
-        {"x": points, "rest": rest, "mask": mask},
-        {"x": points, "mask": np.zeros((5, 2), bool)},
-    ):
-        first, waved = natural(other)
-        assert first == Dense()
-        assert isinstance(waved, Dense)
-        assert waved.waves > 0
-    assert natural({"x": zeros(40)}) == [Dense()]
-
-
-def test_fewer_waves_of_more_numbers() -> None:
-    assert DeepSet(waves=8) in natural(zeros(32))
-    assert DeepSet(waves=8) not in natural(zeros(33))
-    assert [natural(zeros(n))[1].waves for n in (1, 8, 10, 16, 32)] == [8, 8, 6, 4, 4]  # type: ignore[attr-defined]
+# --- Other sizes ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

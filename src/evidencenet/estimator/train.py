@@ -83,7 +83,7 @@ def train(
     layout
         What x is: "vector", "exchangeable", "series", "channels x time", "image", "volume", "table", "set",
         "set of sets", "irregular series" or "categories"; for a dict of several parts, a dict of such names.
-        None guesses it from the draws (see `evidencenet.networks.layout`), but a network of your own sees x as
+        None guesses it from the draws (see `evidencenet.networks.layout`). A network of your own sees x as
         you gave it.
     learn_error
         Learn the error of log K by training two more networks, each on half of the draws (see
