@@ -286,7 +286,11 @@ def _choice_from_dict(about: dict[str, Any]) -> Choice:
         return tuple(Trial(part["plan"], float(part["score"]), part["seconds"]) for part in parts)
 
     return Choice(
-        trials_from_list(about["trials"]), about["taken"], about["draws"], trials_from_list(about["longer"])
+        trials_from_list(about["trials"]),
+        about["taken"],
+        about["draws"],
+        trials_from_list(about["longer"]),
+        about["layout"],
     )
 
 

@@ -80,15 +80,19 @@ class Choice:
         Training draws that each plan was tried on.
     longer
         The finalists: the best plan of each of the best kinds of network, tried again on all draws.
+    layout
+        What x was taken for, and why, in words.
     """
 
     trials: tuple[Trial, ...]
     taken: str
     draws: int
     longer: tuple[Trial, ...] = ()
+    layout: str = ""
 
     def __str__(self) -> str:
-        lines = [f"Tried on {self.draws:,} draws; held-out log score in nats, lower is better:"]
+        lines = [f"x was taken for {self.layout}."] if self.layout else []
+        lines += [f"Tried on {self.draws:,} draws; held-out log score in nats, lower is better:"]
         width = max(len(trial.plan) for trial in self.trials)
 
         def rows(trials: tuple[Trial, ...]) -> list[str]:
@@ -267,7 +271,8 @@ class Search:
         """The record of all trials."""
         trials = tuple(attempt.trial() for attempt in self.attempts.values())
         longer = tuple(attempt.trial() for attempt in self.longer)
-        return Choice(trials, str(self.best), len(self.few.training_rows), longer)
+        layout = "" if self.draws.layout is None else str(self.draws.layout)
+        return Choice(trials, str(self.best), len(self.few.training_rows), longer, layout)
 
     @property
     def rival(self) -> Rival | None:
