@@ -250,7 +250,8 @@ def test_an_error_is_the_callers() -> None:
 
 def test_the_table() -> None:
     _, choice = chosen({FIRST: 0.5, SET: 0.4321, GUIDED: 0.6}, [SET, GUIDED])
-    head, *rows = str(choice).splitlines()
+    layout, head, *rows = str(choice).splitlines()
+    assert layout.startswith("x was taken for exchangeable: ")
     assert head == "Tried on 1,000 draws; held-out log score in nats, lower is better:"
     assert [row[0] for row in rows] == [" ", "*", " "]
     assert "DeepSet, standardised, Logistic " in rows[1]
@@ -265,7 +266,7 @@ def test_different_plans_have_different_words() -> None:
     wide = Plan(Dense(hidden=64), Logistic())
     assert str(wide) != str(FIRST)
     _, choice = chosen({FIRST: 0.5, wide: 0.4}, [wide])
-    assert [row[0] for row in str(choice).splitlines()[1:]] == [" ", "*"]
+    assert [row[0] for row in str(choice).splitlines()[2:]] == [" ", "*"]
 
 
 # --- Other sizes ------------------------------------------------------------------------------------------
