@@ -1,13 +1,15 @@
 """The tail check: how often a model makes data that speak against it, and how often log K says it does."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 from evidencenet._common import wording
 from evidencenet.checks.check import Check, Verdict, judged
+from evidencenet.simulation.rare import Levels
 
 Array = NDArray[np.float64]
 
@@ -142,6 +144,43 @@ def tail(
         inside = -ratios[scores >= t]
         expected[j], error[j], effective[j] = _log_mean(inside, len(ratios))
     return Tail(levels[0], levels[1], levels[2], expected, error, effective, name)
+
+
+def tails(
+    levels: Sequence[Levels],
+    score: NDArray[np.float64],
+    log_k: NDArray[np.float64],
+    label: NDArray[np.int64],
+    names: Sequence[str],
+) -> tuple[Tail, ...]:
+    """Make the tail check of each of K models.
+
+    Parameters
+    ----------
+    levels
+        Of each model's rare draws.
+    score, log_k, label
+        Of plain draws of all models, as many of each: the scores by which the rare draws were steered, (n, K);
+        natural log K against model 0, (n, K); and the model of each, (n,).
+    names
+        Of the models.
+    """
+    found = []
+    for k, (each, name) in enumerate(zip(levels, names, strict=True)):
+        others = label != k
+        # The mixture of all other models, in equal parts, against this one.
+        against = logsumexp(np.delete(log_k, k, axis=1), axis=1) - np.log(len(names) - 1) - log_k[:, k]
+        found.append(
+            tail(
+                each.threshold[1:],
+                each.log_p[1:],
+                each.log_p_error[1:],
+                score[others, k],
+                against[others],
+                name=name,
+            )
+        )
+    return tuple(found)
 
 
 def _log_mean(exponent: Array, n: int) -> tuple[float, float, float]:

@@ -281,7 +281,8 @@ def against_first(answer: Comparison) -> tuple[np.ndarray, np.ndarray, tuple[Ran
 def beyond(names: tuple[str, ...], log_k: np.ndarray, ranges: tuple[Range, ...]) -> list[str]:
     """Say of each log K outside its range what is confirmed of it."""
     return [
-        f"{name} against {names[0]}: log K {log_k_text(value, float('nan'), held)}."
+        f"{name} against {names[0]}: log K {log_k_text(value, float('nan'), held)}. Extend the range with "
+        "rare draws: deepen(net, models)."
         for name, value, held in zip(names[1:], log_k[1:], ranges, strict=True)
         if not held.contains(value)
     ]

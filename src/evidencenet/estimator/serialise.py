@@ -16,10 +16,11 @@ import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet._common import files
+from evidencenet.checks.check import Check
 from evidencenet.checks.range import HeldOut
 from evidencenet.checks.recalibration import Recalibration
 from evidencenet.estimator.densities import Densities
-from evidencenet.estimator.error import ErrorModel
+from evidencenet.estimator.error import Depth, ErrorModel
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import Novelty
 from evidencenet.estimator.reference import Component, Reference
@@ -39,6 +40,10 @@ _RECORDS: dict[str, Any] = {
     "novelty": Novelty,
     "errors": ErrorModel,
 }
+
+
+# What `Depth` holds of each model, one array a model.
+_OF_LEVELS = ("threshold", "log_p", "log_p_error")
 
 
 def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
@@ -81,6 +86,10 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in fields_of(step).items()}
     if net.densities is not None:
         arrays |= {f"densities/{key}": value for key, value in _density_arrays(net.densities).items()}
+    if net.depth is not None:
+        for k in range(len(net.names)):
+            for name in _OF_LEVELS:
+                arrays[f"depth/{k}/{name}"] = getattr(net.depth, name)[k]
     about = {
         "names": net.names,
         "known": None if net.densities is None else net.densities.known,
@@ -92,6 +101,13 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         "architecture": networks.to_dict(net.architecture),
         "choice": None if net.choice is None else _choice_to_dict(net.choice),
         "made": net.made,
+        "depth": None
+        if net.depth is None
+        else {
+            "checks": [asdict(check) for check in net.depth.checks],
+            "rounds": net.depth.rounds,
+            "calls": net.depth.calls,
+        },
     }
     return about, arrays
 
@@ -184,9 +200,18 @@ def unpacked(
         choice=None if choice is None else _choice_from_dict(choice),
         recalibration=tuple(record(Recalibration, part) for part in parts_of(under(arrays, "recalibration"))),
         densities=densities,
+        depth=_depth(about["depth"], under(arrays, "depth"), len(names)),
         made=about["made"],
         **records,
     )
+
+
+def _depth(about: dict[str, Any] | None, arrays: dict[str, np.ndarray], models: int) -> Depth | None:
+    if about is None:
+        return None
+    levels = {name: tuple(arrays[f"{k}/{name}"] for k in range(models)) for name in _OF_LEVELS}
+    checks = tuple(Check(**check) for check in about["checks"])
+    return Depth(**levels, checks=checks, rounds=about["rounds"], calls=about["calls"])
 
 
 def _density_arrays(densities: Densities) -> dict[str, np.ndarray]:

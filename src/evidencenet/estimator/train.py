@@ -192,6 +192,7 @@ def train_on(
     failures: Failures,
     network: networks.Architecture,
     *,
+    recipe: Recipe,
     members: int,
     seed: int,
     progress: bool,
@@ -208,22 +209,22 @@ def train_on(
         Names of the models, and how many of their draws fail.
     network
         The architecture. Trials choose the scaling of its inputs, and whether it corrects the baseline.
-    members, seed, progress, learn_error
-        As in `train`.
+    recipe, members, seed, progress, learn_error
+        As in `train`; but a recipe that leaves the epochs open fixes nothing else.
     part
         The part of the usual number of epochs to train for.
     """
     _, order_seed, weights_seed, error_seed = _seeds(seed)
-    trainer = Trainer(losses.outputs(len(names)), Recipe(), order_seed, weights_seed)
+    trainer = Trainer(losses.outputs(len(names)), recipe, order_seed, weights_seed)
     freedom = replace(Freedom.of(draws, network, FIRST_LOSS, None, None), opinions=())
     search = Search(draws, trainer, freedom)
     plan = search.run(progress=progress)
     inputs = prepare(draws, plan)
-    recipe = trainer.sized(inputs)
-    recipe = replace(recipe, epochs=max(1, round(part * (recipe.epochs or 1))))
-    trained = trainer.fit(inputs, recipe, members, progress=progress)
+    full_recipe = trainer.sized(inputs)
+    full_recipe = replace(full_recipe, epochs=max(1, round(part * (full_recipe.epochs or 1))))
+    trained = trainer.fit(inputs, full_recipe, members, progress=progress)
     net = _assembled(names, failures, inputs, trained, search.choice)
-    net = replace(net, made=_made(seed, draws.augment, recipe))
+    net = replace(net, made=_made(seed, draws.augment, full_recipe))
     if learn_error and can_be_halved(draws):
         error_model = learn_error_model(net, inputs, trained, trainer, seed=error_seed, progress=progress)
         net = replace(net, errors=error_model)

@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import softmax
 
-from evidencenet._common.arrays import index_of, kind_of
+from evidencenet._common.arrays import index_of, kind_of, map_arrays
 from evidencenet._common.display import card, frame, plain
 from evidencenet.checks.check import Check, coverages, examine
 from evidencenet.checks.coverage import Coverage, coverage
 from evidencenet.checks.moments import TuringGood, turing_good
 from evidencenet.checks.range import Range, validated_range
 from evidencenet.checks.scores import Score, score
+from evidencenet.checks.tail import tails
 from evidencenet.checks.training import agreement, overfitting, training
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.simulation.dataset import Simulations, check_draws
+from evidencenet.simulation.rare import RareDraws
 
 if TYPE_CHECKING:
     import pandas
@@ -89,6 +91,9 @@ class Validation:
     weighted
         If the draws had weights: how many there were of each model, and how many of equal weight they were
         worth, (Σw)²/Σw². Empty otherwise.
+    offset
+        If rare draws are among them: log-odds that each draw has because of how it was drawn, (n, K). Coverage,
+        score and moments are then those of models that make such draws as often as they are here.
     """
 
     names: tuple[str, ...]
@@ -100,6 +105,7 @@ class Validation:
     ranges: tuple[Range, ...]
     moments: tuple[TuringGood, ...]
     weighted: tuple[tuple[int, float], ...] = ()
+    offset: np.ndarray | None = None
 
     @property
     def coverage(self) -> Coverage:
@@ -116,9 +122,14 @@ class Validation:
         above, below = index_of(model, self.names), index_of(against, self.names)
         if above == below:
             raise ValueError(f"model and against are both {self.names[above]!r}; wanted two models.")
-        some = _of_pair(self.log_k, self.label, above, below)
+        plain = _of_pair(self.log_k, self.label, above, below)
+        drawn = _of_pair(_as_drawn(self.log_k, self.label, self.offset), self.label, above, below)
         return Pair(
-            self.names[above], self.names[below], coverage(*some), turing_good(*some), validated_range(*some)
+            self.names[above],
+            self.names[below],
+            coverage(*drawn),
+            turing_good(*drawn),
+            validated_range(*plain),
         )
 
     @property
@@ -162,7 +173,7 @@ class Validation:
         if self.warnings:
             number = len(self.warnings)
             verdict += f", with {number} warning{'s' if number > 1 else ''}"
-        draws = f"{len(self.label):,} fresh draws"
+        draws = f"{len(self.label):,} fresh draws" + ("" if self.offset is None else ", rare ones among them")
         if self.weighted:
             draws += f", of equal weight, taken from {sum(n for n, _ in self.weighted):,} weighted ones"
             draws += f" worth {sum(size for _, size in self.weighted):,.0f}"
@@ -197,7 +208,8 @@ class Validation:
 
     def _models(self) -> list[dict[str, Any]]:
         shares = np.bincount(self.label, minlength=len(self.names)) / len(self.label)
-        predicted = softmax(self.log_k + np.log(shares), axis=1).mean(axis=0)
+        drawn = _as_drawn(self.log_k, self.label, self.offset)
+        predicted = softmax(drawn + np.log(shares), axis=1).mean(axis=0)
         return [
             {
                 "model": name,
@@ -217,7 +229,7 @@ class Validation:
         return plots.validation(self, axes)
 
 
-def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
+def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     """Check a network on fresh draws of its models: calibration, information, training, and range.
 
     Parameters
@@ -227,7 +239,9 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
     sims
         Draws that were *not* used in training, of the same models in the same order. The numbers of draws of
         each model need not be those of the training. Of weighted draws a part is taken that has equal
-        weights: each is kept with a chance in proportion to its weight, always the same ones.
+        weights: each is kept with a chance in proportion to its weight, always the same ones. Rare draws, of
+        `rare_draws`, say how far log K is right beyond where plain draws come. Of each level only as many are
+        taken as its probability is known to, and tail checks are made too.
 
     Returns
     -------
@@ -253,6 +267,8 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
             f"validate(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log Bayes "
             "factors from elsewhere use evidencenet.checks.examine(log_k, labels)."
         )
+    if isinstance(sims, RareDraws):
+        return _on_rare_draws(net, sims)
     check_draws("validate", sims, net.names)
     weighted: tuple[tuple[int, float], ...] = ()
     if sims.log_weight is not None:
@@ -288,6 +304,60 @@ def validate(net: EvidenceNetwork, sims: Simulations) -> Validation:
         tuple(turing_good(*pair) for pair in pairs),
         weighted,
     )
+
+
+def _on_rare_draws(net: EvidenceNetwork, rare: RareDraws) -> Validation:
+    """Check a network on rare draws, as draws of models that make them as often as they are here."""
+    if rare.names != net.names:
+        raise ValueError(f"the draws are of {rare.names}, the network compares {net.names}, in this order.")
+    valid = net.log_valid - net.log_valid[0]
+    drawn = rare.thinned()
+    members, label, offset = net.table(drawn.x) - valid, drawn.model, drawn.offset
+    log_k = members.mean(axis=0)
+    boosted = _as_drawn(log_k, label, offset)
+    # All plain draws, since the tail check needs those of the other models that go as far as the rare ones.
+    rows = np.flatnonzero(rare.plain)
+    plain = rare.score[rows], _log_k(net, rare, rows) - valid, rare.model[rows]
+    on_log_k = examine(boosted, label, names=net.names)
+    held = net.held_out.without_rare()
+    checks = (
+        *on_log_k[:4],
+        *(each.check for each in tails(rare.levels, *plain, net.names)),
+        agreement(members, label),
+        overfitting(plain[1], plain[2], held.log_k - valid, held.label),
+        training(net.history.score, net.history.best_epoch, net.gain != 0),
+        on_log_k[4],
+        # The range is one of log K itself.
+        examine(log_k, label, names=net.names)[5],
+    )
+    pairs = [_of_pair(boosted, label, k, 0) for k in range(1, len(net.names))]
+    counts = np.bincount(label, minlength=len(net.names))
+    return Validation(
+        net.names,
+        log_k,
+        label,
+        checks,
+        coverages(boosted, label),
+        score(boosted + np.log(counts / counts[0]), label),
+        tuple(validated_range(*_of_pair(log_k, label, k, 0)) for k in range(1, len(net.names))),
+        tuple(turing_good(*pair) for pair in pairs),
+        (),
+        offset,
+    )
+
+
+def _log_k(net: EvidenceNetwork, rare: RareDraws, rows: np.ndarray) -> np.ndarray:
+    """Log K against model 0 of some rare draws, (n, K)."""
+    return net.table(map_arrays(lambda array: array[rows], rare.x)).mean(axis=0)
+
+
+def _as_drawn(log_k: np.ndarray, label: np.ndarray, offset: np.ndarray | None) -> np.ndarray:
+    """Return log K, (n, K), of models that make each draw as often as it is here."""
+    if offset is None:
+        return log_k
+    counts = np.bincount(label, minlength=log_k.shape[1])
+    # The offset holds the shares of the models.
+    return log_k + offset - np.log(counts / counts[0])
 
 
 def _of_pair(log_k: np.ndarray, label: np.ndarray, above: int, below: int) -> tuple[np.ndarray, np.ndarray]:

@@ -5,12 +5,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import logsumexp
 
 from evidencenet._common.arrays import Data, join, map_arrays
 from evidencenet._common.warnings import log
 from evidencenet.checks.check import Check
-from evidencenet.checks.tail import Tail, tail
+from evidencenet.checks.tail import Tail, tails
 from evidencenet.estimator.error import Depth
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.train import Failures, train_on
@@ -18,7 +17,8 @@ from evidencenet.rare.draw import checked_models, rare_draws, scorer
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.rare import RareDraws
+from evidencenet.simulation.rare import Levels, RareDraws
+from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment, Draws
 
 Array = np.ndarray
@@ -29,8 +29,9 @@ _ROUNDS = 3
 _FIRST_PART, _JUDGE_PART = 0.5, 0.25
 # Members, and part of the usual epochs, of networks that only steer the next round.
 _STEERING_MEMBERS, _STEERING_PART = 2, 0.4
-# Held-out draws of each level, and plain ones in all: the range and the errors need no more.
-_HELD_OUT_LEVEL, _HELD_OUT_PLAIN = 1_000, 40_000
+# Held-out draws of each level, and plain ones in all, as a number and as a part of the training draws: the range
+# and the errors need no more.
+_HELD_OUT_LEVEL, _HELD_OUT_PLAIN, _HELD_OUT_PART = 1_000, 40_000, 0.25
 # Plain draws to train on beside the rare ones, at most.
 _MOST_PLAIN = 1_000_000
 # Groups that plain draws are divided into, for trainings on halves.
@@ -45,6 +46,7 @@ def deepen(
     n: int = 20_000,
     rounds: int = _ROUNDS,
     members: int | None = None,
+    recipe: Recipe | None = None,
     augment: Augment | None = None,
     learn_error: bool = True,
     seed: int = 0,
@@ -75,6 +77,8 @@ def deepen(
         the network trained before. It stops when the tail check passes.
     members
         Networks in the ensemble; as many as `net` has by default.
+    recipe
+        How to train, above all for how many epochs; by default as `train` would.
     augment, learn_error
         As in `train`. A symmetry leaves the log-odds of a draw as they are, so rare draws may be augmented.
     seed
@@ -148,6 +152,7 @@ def deepen(
             net.names,
             Failures(net.log_valid, net.log_valid_error),
             net.architecture,
+            recipe=recipe or Recipe(),
             members=members if last else min(members, _STEERING_MEMBERS),
             seed=seeds[2],
             progress=progress,
@@ -169,7 +174,8 @@ def deepen(
 
 def _plain(net: EvidenceNetwork, models: list[Model], seed: int, workers: int, progress: bool) -> Simulations:
     """Draw as many plain data sets as the network was trained on, and more to judge by."""
-    number = min(net.history.draws, _MOST_PLAIN) + _HELD_OUT_PLAIN
+    number = min(net.history.draws, _MOST_PLAIN)
+    number += min(int(_HELD_OUT_PART * number), _HELD_OUT_PLAIN)
     own = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     return simulate(models, number, seed=own, workers=workers, progress=progress)
 
@@ -192,11 +198,7 @@ class _Round:
         training, testing = self._plain_rows()
         scores = self._plain_scores
         judges = self.judges.thinned(_HELD_OUT_LEVEL)
-        # All runs together know log P best.
-        levels = tuple(
-            first.together(second)
-            for first, second in zip(self.found.levels, self.judges.levels, strict=True)
-        )
+        levels = self.levels
         parts = []
         for rare, rows in ((self.found, training), (judges, testing)):
             label = np.concatenate([rare.model, self.plain.model[rows]])
@@ -230,29 +232,34 @@ class _Round:
             group=group,
         )
 
-    def tails(self, net: EvidenceNetwork) -> list[Tail]:
+    def tails(self, net: EvidenceNetwork) -> tuple[Tail, ...]:
         """Compare how often each model's draws speak against it with what a network says."""
         rows = self._plain_rows()[1]
         x = map_arrays(lambda array: array[rows], self.plain.x)
-        label, score = self.plain.model[rows], self._plain_scores[rows]
         log_k = net.table(x).mean(axis=0) - (net.log_valid - net.log_valid[0])
-        tails = []
-        for k, name in enumerate(net.names):
-            levels = self.found.levels[k].together(self.judges.levels[k])
-            others = label != k
-            # The mixture of all other models, in equal parts, against this one.
-            ratio = logsumexp(np.delete(log_k, k, axis=1), axis=1) - log_k[:, k] - np.log(len(net.names) - 1)
-            tails.append(
-                tail(
-                    levels.threshold[1:],
-                    levels.log_p[1:],
-                    levels.log_p_error[1:],
-                    score[others, k],
-                    ratio[others],
-                    name=name,
+        return tails(self.levels, self._plain_scores[rows], log_k, self.plain.model[rows], net.names)
+
+    @cached_property
+    def levels(self) -> tuple[Levels, ...]:
+        """The levels of each model; both runs together know log P best."""
+        runs = [
+            self._known_from_all(rare, rows)
+            for rare, rows in zip((self.found, self.judges), self._plain_rows(), strict=True)
+        ]
+        return tuple(first.together(second) for first, second in zip(*runs, strict=True))
+
+    def _known_from_all(self, rare: RareDraws, rows: Array) -> list[Levels]:
+        """Return the levels of a run, with log P known from its draws and from plain ones."""
+        levels = []
+        for k, each in enumerate(rare.levels):
+            own = rare.model == k
+            plain = rows[self.plain.model[rows] == k]
+            levels.append(
+                each.known_from(
+                    rare.score[own, k], rare.level[own], rare.replicate[own], self._plain_scores[plain, k]
                 )
             )
-        return tails
+        return levels
 
     @cached_property
     def _plain_scores(self) -> Array:
@@ -261,18 +268,16 @@ class _Round:
     def _plain_rows(self) -> tuple[Array, Array]:
         """Positions of the plain draws to train on, and of those to judge by: the last ones of each model."""
         training, testing = [], []
-        models = len(self.plain.names)
-        for k in range(models):
+        for k in range(len(self.plain.names)):
             rows = np.flatnonzero(self.plain.model == k)
-            training.append(rows[: -_HELD_OUT_PLAIN // models])
-            testing.append(rows[-_HELD_OUT_PLAIN // models :])
+            held_out = min(int(_HELD_OUT_PART / (1 + _HELD_OUT_PART) * len(rows)), _HELD_OUT_PLAIN // 2)
+            training.append(rows[:-held_out])
+            testing.append(rows[-held_out:])
         return np.concatenate(training), np.concatenate(testing)
 
 
 def _depth(data: _Round, checks: tuple[Check, ...], rounds: int, calls: int) -> Depth:
-    levels = [
-        first.together(second) for first, second in zip(data.found.levels, data.judges.levels, strict=True)
-    ]
+    levels = data.levels
     return Depth(
         tuple(each.threshold[1:] for each in levels),
         tuple(each.log_p[1:] for each in levels),

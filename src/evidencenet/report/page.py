@@ -147,7 +147,8 @@ def pair(
     net: EvidenceNetwork, check: Validation | None, answers: Mapping[str, Comparison], k: int
 ) -> dict[str, Any]:
     """Tell how log K of model k against the first is distributed, and how far it can be trusted."""
-    draws: Any = net.held_out if check is None else check
+    # Rare draws would make a model's own log K look common where it is not.
+    draws: Any = net.held_out.without_rare() if check is None else check
     mine = np.isin(draws.label, (0, k))
     values, label = draws.log_k[mine, k].astype(np.float64), draws.label[mine] == k
     held = net.ranges[k - 1]

@@ -12,6 +12,7 @@ from evidencenet.checks.range import Range
 from evidencenet.questions.design import Design
 from evidencenet.questions.forecast import Forecast
 from evidencenet.questions.hypothesis import HypothesisTest
+from evidencenet.simulation.rare import RareDraws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -346,6 +347,43 @@ def _observations(axis: "Axes", lines: NDArray[np.float64], edges: NDArray[np.fl
         if beyond.any():
             axis.plot([edge], [0.5], marker, color=BLACK, markersize=8, transform=axis.get_xaxis_transform())
     return drawn[0]
+
+
+def rare_draws(record: RareDraws, axis: "Axes | None" = None) -> "Axes":
+    """Draw how plain and rare draws of each model spread along the log-odds against the model.
+
+    Parameters
+    ----------
+    record
+        Rare draws.
+    axis
+        Matplotlib axis to draw on; a new figure if None.
+
+    Returns
+    -------
+    axis
+        The axis, with two lines a model, plain draws dashed: how many draws there are in each nat of the log-odds
+        of the other models to it, on a log scale.
+    """
+    axis = new_axis(axis, (5.6, 3.8))
+    own = record.score[np.arange(len(record)), record.model]
+    low, high = np.floor(np.quantile(own, 0.001)), np.ceil(own.max())
+    edges = np.arange(low, max(high, low + 1) + 1)
+    for k, name in enumerate(record.names):
+        colour = (BLUE, ORANGE)[k] if k < 2 else f"C{k}"
+        for rows, style, kind in (
+            (record.plain, "--", "plain draws"),
+            (~record.plain, "-", "rare draws"),
+        ):
+            counts = np.histogram(own[rows & (record.model == k)], edges)[0].astype(float)
+            counts[counts == 0] = np.nan
+            text = f"{kind} of {model_text(name, k)}"
+            axis.stairs(counts, edges, color=colour, linestyle=style, linewidth=1.4, label=text)
+    axis.set_yscale("log")
+    axis.set_xlabel("log-odds of the other models to the one that made the draw")
+    axis.set_ylabel("draws per nat")
+    legend(axis)
+    return axis
 
 
 def validation(record: Validation, axes: "Sequence[Axes] | None" = None) -> "Sequence[Axes]":

@@ -80,6 +80,34 @@ class Levels:
         start = self.threshold[1] - 1.0
         return np.interp(score, [start, *self.threshold[1:]], [0.0, *self.log_p_error[1:]])
 
+    def known_from(self, score: Array, level: Array, replicate: Array, plain: Array) -> "Levels":
+        """Return the levels with P estimated anew from all draws of all levels, and from more plain draws.
+
+        Of the draws that could reach a threshold, whatever their level, the part that reaches the next one
+        estimates the ratio of the two probabilities: the estimate of Kaplan and Meier for draws that are seen
+        only above a threshold. Many plain draws make P of the first levels precise.
+
+        Parameters
+        ----------
+        score, level, replicate
+            Of this model's draws, shape (n,).
+        plain
+            Scores of more plain draws of the model, any number; they are shared out among the runs.
+        """
+        runs = np.unique(replicate)
+        by_replicate = np.empty((len(self.threshold), len(runs)))
+        for i, run in enumerate(runs):
+            mine = replicate == run
+            scores = np.concatenate([score[mine], plain[i :: len(runs)]])
+            levels = np.concatenate([level[mine], np.zeros(len(plain[i :: len(runs)]), dtype=level.dtype)])
+            by_replicate[0, i] = 0.0
+            for j in range(1, len(self.threshold)):
+                able = (levels < j) & (scores >= self.threshold[j - 1])
+                with np.errstate(divide="ignore"):
+                    step = np.log(np.count_nonzero(able & (scores >= self.threshold[j])) / max(able.sum(), 1))
+                by_replicate[j, i] = by_replicate[j - 1, i] + step
+        return replace(self, by_replicate=by_replicate)
+
     def together(self, other: "Levels") -> "Levels":
         """Return what these runs and others of the same thresholds say of P; the counts are these."""
         shared = min(len(self.threshold), len(other.threshold))
