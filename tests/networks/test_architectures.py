@@ -171,7 +171,6 @@ def test_a_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
 # --- Sequences and images --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("outputs", [1, 3])
 @pytest.mark.parametrize(
     ("architecture", "shape"),
     [
@@ -193,10 +192,10 @@ def test_a_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
     ],
     ids=str,
 )
-def test_shapes(architecture: Any, shape: tuple[int, ...], outputs: int) -> None:
+def test_shapes(architecture: Any, shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(6).normal(size=(5, *shape)).astype(np.float32)
-    found = built(architecture, x, outputs)(x)
-    assert found.shape == (5, outputs)
+    found = built(architecture, x, 3)(x)
+    assert found.shape == (5, 3)
     assert np.all(np.isfinite(found))
     assert len(np.unique(found)) == found.size
 
