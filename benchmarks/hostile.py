@@ -16,7 +16,6 @@ file that is a proper file). The columns that must be 0: different (other number
 import argparse
 import contextlib
 import gzip
-import hashlib
 import io
 import json
 import os
