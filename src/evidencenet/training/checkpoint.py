@@ -136,7 +136,10 @@ def load(
     if not Path(path).exists():
         return None
     about, arrays = files.read(path, "checkpoint")
-    different = differences(about.get("run") or {}, _record(run))
+    there = about.get("run")
+    if not isinstance(there, dict) or not all(isinstance(text, str) for text in there.values()):
+        raise FileError(f"{path} does not say which run it belongs to. Delete it to begin again.")
+    different = differences(there, _record(run))
     if different:
         raise CheckpointError(
             f"{path} is a checkpoint of another run. These differ: {'; '.join(different)}. To continue it, "

@@ -12,10 +12,13 @@ from evidencenet._common.files import FileError
 from evidencenet.simulation.io.packages import package
 
 _KEY = "evidencenet"
+_MARK = "evidencenet_format"
 # Deflate, shuffle, Fletcher's checksum, n-bit, scale-offset, and LZF: what HDF5 and h5py bring themselves.
 # Others are libraries that HDF5 loads from a folder, and SZIP is not in every build.
 _FILTERS = {1, 2, 3, 5, 6, 32000}
 _MOST_ARRAYS = 10_000
+# Of text, read at once.
+_BYTES_PER_BLOCK = 2**24
 
 
 def read(path: Path, max_bytes: int | None = None) -> tuple[dict[str, Any] | None, dict[str, np.ndarray]]:
@@ -32,26 +35,29 @@ def read(path: Path, max_bytes: int | None = None) -> tuple[dict[str, Any] | Non
 
     size = path.stat().st_size
     with h5py.File(path, "r") as file:
-        text = file.attrs.get(_KEY)
         file.visititems(visit)
         # Of text that varies in length, `itemsize` is that of a pointer; the rest is counted when it is read.
         shapes = ((item.shape, item.dtype.itemsize) for item in datasets.values())
         files.check_expansion(path, files.declared_bytes(shapes), size, max_bytes)
         arrays = {name: _array(path, item, size, max_bytes) for name, item in datasets.items()}
-    if text is None and _KEY in arrays:
-        raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
-    arrays.pop(_KEY, None)
+        marked = any(name in (_KEY, _MARK) for name in file)
+    text = arrays.pop(_KEY, None)
+    arrays.pop(_MARK, None)
     if text is None:
+        if marked:
+            raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
         return None, arrays
-    return files.check_format(path, files.parsed_json(path, text)), arrays
+    return files.check_format(path, files.parsed_json(path, text.tobytes())), arrays
 
 
 def write(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write an HDF5 file in a version of the format whose own structures have checksums."""
     with package("h5py", "HDF5 files").File(path, "w", libver="v110") as file:
-        file.attrs[_KEY] = json.dumps(about)
-        # If the description is damaged, this still tells that the file is ours.
-        file.create_dataset(_KEY, data=files.FORMAT)
+        # As bytes: HDF5 keeps text of any length in a heap without a checksum, and damage there can make it
+        # search without end.
+        file.create_dataset(_KEY, data=np.frombuffer(json.dumps(about).encode(), np.uint8))
+        # If the description is lost, this still tells that the file is ours.
+        file.create_dataset(_MARK, data=files.FORMAT)
         for name, array in arrays.items():
             file.create_dataset(name, data=array)
 
@@ -91,10 +97,10 @@ def _array(path: Path, item: Any, size: int, max_bytes: int | None) -> np.ndarra
         return np.asarray(item.asstr()[()], dtype=str)
     if len(item.shape) > 1:
         raise FileError(f"{path}: {item.name!r} holds text of shape {item.shape}; wanted one label per draw.")
-    # A text is no longer than the file, so a block of so many stays within the limit. Many entries can share
-    # one long text, therefore the sum is checked as well.
+    # Many entries can share one long text, so a small file can hold any amount. No text is longer than the
+    # file, so a block of so many entries stays within the limit; and it is read in a moment.
     allowed = files.allowed_bytes(size, max_bytes)
-    step = max(1, allowed // max(1, 4 * size))
+    step = max(1, min(allowed // max(1, 4 * size), max(100, _BYTES_PER_BLOCK // max(1, size))))
     blocks, total = [np.empty(0, dtype="U1")], 0
     for start in range(0, item.shape[0], step):
         block = np.asarray(item.asstr()[start : start + step], dtype=str)
