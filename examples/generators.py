@@ -194,7 +194,7 @@ def compare_classes(folds: int, seed: int, **options: Any) -> Result:
     ]
     made, (left, right) = figure((10, 4.2), 1, 2)
     plots.coverage(test, left, name=names[1])
-    plots.log_k_distributions(log_k, label, names, axis=right, confirmed=held)
+    plots.log_k_distributions(log_k, label, names, axis=right, validated=held)
     return Result("labelled data", rows, numbers, {"labelled": made})
 
 

@@ -232,7 +232,7 @@ def summary(net: en.EvidenceNetwork, check: en.Validation, x: np.ndarray) -> dic
         "log_k": float(answer.log_k),
         "jackknife": float(net.jackknife(x)[0]),
         "error": float(answer.error),
-        "inside": answer.inside,
+        "inside": answer.in_range,
         "range": [check.ranges[0].low, check.ranges[0].high],
         "members": net.members(x)[:, 0],
         "novelty": answer.novelty,

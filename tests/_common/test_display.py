@@ -73,7 +73,8 @@ def test_records_show_themselves(name: str, request: pytest.FixtureRequest) -> N
     assert list(table.index) == list(case.net.names)
     np.testing.assert_array_equal(table["probability"], answer.probabilities)
     assert table["log_k"].iloc[0] == 0
-    assert table["log_k"].iloc[-1] == np.ravel(answer.log_k)[-1]
+    assert table["log_k"].iloc[-1] == answer.pair(len(case.net.names) - 1, 0).log_k
+    assert answer.to_dataframe("pair").shape[0] == len(answer.pairs)
     checks = check.to_dataframe()
     assert list(checks.index) == [one.name for one in check.checks]
     assert set(checks["verdict"]) <= {"pass", "warn", "fail"}
@@ -122,12 +123,12 @@ def test_networks_show_themselves(name: str, request: pytest.FixtureRequest) -> 
     words = shown(net)
     assert all(model in words for model in net.names)
     assert f"trained on{net.history.draws:,} draws" in words
-    assert words.count("confirmed log K") == len(net.names) - 1
+    assert words.count("validated range") == len(net.names) - 1
     assert f"{net.ranges[0].low:.2f} to {net.ranges[0].high:.2f} (natural log)" in words
     idle = int(np.sum(net.gain == 0))
-    assert ("which know the baseline alone" in words) == (idle > 0 and net.baseline is not None)
+    assert ("add nothing to the baseline" in words) == (idle > 0 and net.baseline is not None)
     one = replace(net, gain=np.array([0.0, *net.gain[1:]]), baseline=None)
-    assert "of which know nothing" in shown(one)
+    assert "say log K = 0" in shown(one)
     assert HOSTILE in shown(replace(net, names=(HOSTILE, *net.names[1:])))
 
 
@@ -159,7 +160,7 @@ def test_every_table_is_a_data_frame(series: Case) -> None:
     ]
     powers = AlphaChoice(2.0, tuple(trials), 100)
     assert list(powers.to_dataframe().index) == [1.0, 2.0]
-    assert list(powers.to_dataframe()["taken"]) == [False, True]
+    assert list(powers.to_dataframe()["chosen"]) == [False, True]
 
     test = en.hypothesis_test(series.net, series.fresh)
     np.testing.assert_array_equal(test.to_dataframe()["power"], test.roc().power)

@@ -130,7 +130,7 @@ def test_models_far_apart_leave_little_to_check() -> None:
     }
     assert "Single draws dominate" in found[2].finding
     assert "too few to tell" in found[3].finding
-    assert "No log K is confirmed of model 1 against model 0" in found[5].finding
+    assert "The validated range is empty for model 1 against model 0" in found[5].finding
     # Log K in error of thousands of nats does not overflow.
     assert verdicts(examine(1e4 * shifted(500, 12.0)[0], shifted(500, 12.0)[1]))["information"] == "pass"
 
@@ -143,7 +143,7 @@ def test_pairs_that_cannot_be_told_are_counted() -> None:
     log_k = x * place - place**2 / 2
     found = examine(log_k, label)
     assert found[2].verdict == "pass"
-    assert found[2].finding.endswith("; of 2 too few draws count to tell.")
+    assert found[2].finding.endswith("; 2 pairs have too few draws that count.")
 
 
 def test_certainty_that_is_wrong_fails() -> None:

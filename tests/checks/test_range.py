@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from conftest import shifted
-from evidencenet.checks.range import validated_range
+from evidencenet.checks.range import Bound, Range, validated_range
 
 
 def test_validated_range_by_counting():
@@ -26,7 +26,7 @@ def test_validated_range_by_counting():
         False,
         False,
     ]
-    assert "vouched for by 5,000 + 3,000" in str(found)
+    assert "by 5,000 + 3,000 held-out draws" in str(found)
 
 
 def test_validated_range_grows_with_draws():
@@ -40,7 +40,7 @@ def test_validated_range_can_be_empty(given):
     assert found.empty
     assert (found.low, found.high) == (0.0, 0.0)
     assert not found.contains(0.0)
-    assert str(found).startswith("No log K")
+    assert str(found).startswith("The validated range is empty")
 
 
 def test_validated_range_of_models_that_cannot_be_told_apart():
@@ -50,11 +50,28 @@ def test_validated_range_of_models_that_cannot_be_told_apart():
     assert not found.contains(0.1)
 
 
-def test_what_a_range_confirms():
+def bound(found: Range, log_k: float, error: float) -> Bound:
+    answer = found.bound(log_k, error)
+    assert answer is not None
+    return answer
+
+
+def test_the_bound_beyond_a_range():
     found = validated_range(*shifted(4, 5000, 3000, 1.0))
-    assert [found.confirmed(x) for x in (-99.0, 0.5, 99.0)] == [found.low, 0.5, found.high]
+    assert found.bound(0.5, 0.1) is None
+    # Far beyond, the end of the range decides, which ten draws confirm to 1/√10.
+    step = 1.96 / np.sqrt(10)
+    above, below = bound(found, 99.0, 3.0), bound(found, -99.0, 3.0)
+    assert (above.above, below.above) == (True, False)
+    assert above.value == pytest.approx(found.high - step)
+    assert below.value == pytest.approx(found.low + step)
+    # Just beyond, the error of log K does too; if it is not known, the end alone.
+    near = bound(found, found.high + 0.1, 0.4)
+    assert near.value == pytest.approx(found.high + 0.1 - 1.96 * np.hypot(0.4, np.sqrt(0.1)))
+    assert bound(found, found.high + 0.1, float("nan")).value == pytest.approx(found.high - step + 0.0)
+    assert bound(found.reversed(), -99.0, 3.0).value == pytest.approx(-above.value)
     assert (found.reversed().low, found.reversed().n) == (-found.high, (3000, 5000))
-    assert np.isnan(validated_range(*shifted(6, 9, 500, 1.0)).confirmed(1.0))
+    assert validated_range(*shifted(6, 9, 500, 1.0)).bound(1.0, 0.1) is None
 
 
 def test_bad_range():

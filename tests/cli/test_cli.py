@@ -183,13 +183,13 @@ def test_an_observation_unlike_all_draws(folder: Folder, tmp_path: Path) -> None
     assert result.exit_code == 4
     answers = json.loads(result.stdout)["answers"]
     assert not answers[0]["warnings"]
-    assert "no model produces data like this" in answers[1]["warnings"][-1]
+    assert "no model produces data like this" in answers[1]["warnings"][-1]["text"]
     assert run("compare", folder.net, tmp_path / "far.npy", "--row", 1).exit_code == 4
     # Strong evidence is a bound, and no failure.
     np.save(tmp_path / "strong.npy", [[2.0, 2.0, 2.0]])
     result = run("compare", folder.net, tmp_path / "strong.npy")
     assert result.exit_code == 0
-    assert "beyond what" in result.stdout
+    assert "beyond the validated range" in " ".join(result.stdout.split())
 
 
 def test_validate(folder: Folder, net: en.EvidenceNetwork, tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_report_of_several_observations(folder: Folder, tmp_path: Path) -> None:
     assert json.loads(Path(f"{page}.run.json").read_text())["answers"] == made["answers"][1:]
     np.save(many, np.zeros((21, 3)))
     said = refused("report", folder.net, "--observed", many, "--out", tmp_path / "b.html")
-    assert "holds 21 observations, and a page at most 20; --row says which" in said
+    assert "holds 21 observations, and a page at most 20. Choose one with --row" in said
     assert not (tmp_path / "b.html").exists()
 
 

@@ -1,30 +1,39 @@
 """The answer for one observation: its numbers, its words, and its warnings."""
 
+import pickle
+
 import numpy as np
 import pytest
+from scipy.special import expit, softmax
 
 import evidencenet as en
 from conftest import Case, draws
 from evidencenet._common.wording import jeffreys, kass_raftery
 from evidencenet.checks.range import Range
-from evidencenet.estimator.answer import Lead, compare
+from evidencenet.estimator.answer import Evaluated, Extrapolated, probability_errors
 
 WIDE = Range(-5.0, 5.0, (1_000, 1_000), 10, empty=False)
 EMPTY = Range(0.0, 0.0, (100, 100), 10, empty=True)
 
 
-def answer(log_k: float, error: float = 0.1, held: Range = WIDE, novelty: float = 0.5) -> en.Comparison:
-    favoured = int(log_k >= 0)
-    lead = Lead(favoured, 1 - favoured, abs(log_k), error, held if favoured else held.reversed())
-    return compare(
-        ("flat", "trend"),
-        np.array([0.0, log_k]),
-        np.array([0.0, error]),
-        np.zeros(2),
-        (held,),
-        np.full(2, novelty),
-        lead,
+def evaluated(
+    log_k: list[float], errors: list[float], ranges: list[Range], novelty: float = 0.5
+) -> Evaluated:
+    """Log K of each model against the first, and errors and ranges of every two models."""
+    pairs = len(errors)
+    names = ("flat", "trend") if pairs == 1 else ("a", "b", "c")
+    return Evaluated(
+        names,
+        np.array([[0.0, *log_k]]),
+        np.array([errors]),
+        np.zeros((1, pairs), dtype=bool),
+        tuple(ranges),
+        np.full((1, len(names)), novelty),
     )
+
+
+def answer(log_k: float, error: float = 0.1, held: Range = WIDE, novelty: float = 0.5) -> en.Comparison:
+    return evaluated([log_k], [error], [held], novelty).answer(0, np.zeros(2))
 
 
 def test_numbers_are_the_networks(series: Case) -> None:
@@ -39,56 +48,74 @@ def test_numbers_are_the_networks(series: Case) -> None:
     assert found.log_k == series.net.compare(x[0]).log_k
     assert found.lead.log_k == abs(found.log_k)
     assert found.lead.error == pytest.approx(found.error)
-    assert found.inside == found.range.contains(found.log_k)
+    assert found.in_range == found.range.contains(found.log_k)
 
 
 def test_three_models(three: Case) -> None:
     x = np.asarray(three.fresh.x)[0]
     found = three.net.compare(x)
-    wanted = [three.net.log_bayes_factor(x, model=k)[0] for k in range(3)]
-    np.testing.assert_array_equal(found.log_k, wanted)
-    assert np.asarray(found.error).shape == (3,)
-    assert isinstance(found.range, tuple)
-    assert len(found.range) == 2
-    text = str(found)
-    places = [text.index(f"  {three.net.names[k]} ") for k in np.argsort(wanted)[::-1]]
-    assert places == sorted(places)
-    best, other = np.argsort(wanted)[::-1][:2]
-    lead = found.lead
-    assert (lead.best, lead.other) == (best, other)
-    assert lead.log_k == pytest.approx(wanted[best] - wanted[other])
-    assert lead.error == pytest.approx(three.net.error(x, model=int(best), against=int(other))[0])
-    assert isinstance(found.inside, tuple)
-    assert len(found.inside) == 2
-    assert f"for {three.net.names[best]} over {three.net.names[other]}: " in text
+    wanted = np.array([three.net.log_bayes_factor(x, model=k)[0] for k in range(3)])
+    order = np.argsort(wanted)[::-1]
+    assert list(found.ranking) == list(order)
+    best, other = (int(k) for k in order[:2])
+    # One pair, of floats, whatever the number of models: the best against the second best.
+    assert isinstance(found.log_k, float)
+    assert isinstance(found.error, float)
+    assert isinstance(found.range, Range)
+    assert (found.model, found.against) == (three.net.names[best], three.net.names[other])
+    assert found.log_k == pytest.approx(wanted[best] - wanted[other])
+    assert found.error == pytest.approx(three.net.error(x, model=best, against=other)[0])
     # Its range is that of the held-out draws of just these two models.
     held = three.net.held_out
     pair = np.isin(held.label, (best, other))
-    assert lead.range.n == (np.sum(held.label[pair] == other), np.sum(held.label[pair] == best))
+    assert found.range.n == (np.sum(held.label[pair] == other), np.sum(held.label[pair] == best))
+    assert len(found.pairs) == 3
+    for model, against in ((1, 0), (2, 0), (2, 1), (0, 2)):
+        asked = three.net.compare(x, model=model, against=three.net.names[against])
+        assert asked.log_k == pytest.approx(wanted[model] - wanted[against])
+        assert asked.log_k == found.pair(model, against).log_k
+        assert asked.error == pytest.approx(three.net.error(x, model=model, against=against)[0])
+        assert asked.range == three.net.held_out.range(model, against)
+    text = str(found)
+    places = [text.index(f"  {three.net.names[k]} ") for k in order]
+    assert places == sorted(places)
+    assert f"for {three.net.names[best]} over {three.net.names[other]}: " in text
 
 
 def test_beyond_the_range_of_one_of_several_models() -> None:
-    ranges = (WIDE, Range(-2.0, 2.0, (500, 500), 10, empty=False))
-    lead = Lead(2, 1, 26.0, 0.2, WIDE)
-    log_k, error = np.array([0.0, 4.0, 30.0]), np.array([0.0, 0.1, 0.2])
-    found = compare(("a", "b", "c"), log_k, error, np.zeros(3), ranges, np.full(3, np.nan), lead)
-    assert found.inside == (True, False)
-    lines = str(found).splitlines()
-    assert lines[1].startswith(
-        "  c               log K > 2.0 (beyond what 1,000 held-out draws can confirm; the network says 30);"
-    )
-    assert "  b               log K 4.00 ± 0.10; probability 5.11 × 10⁻¹²" in lines
-    assert "more than 148 : 1 for c over b: decisive evidence by Jeffreys, strong by Kass & Raftery" in str(
-        found
-    )
-    assert "confirmed log K b from -5.00 to 5.00; c from -2.00 to 2.00" in str(found)
-    assert len(found.warnings) == 1
+    ranges = [WIDE, Range(-2.0, 2.0, (500, 500), 10, empty=False), WIDE]
+    found = evaluated([4.0, 30.0], [0.1, 0.2, 0.2], ranges, float("nan")).answer(0, np.zeros(3))
+    assert (found.model, found.against) == ("c", "b")
+    assert [pair.in_range for pair in found.pairs] == [True, False, False]
+    lines = " ".join(str(found).split())
+    # 2 − 1.96/√10 = 1.38, rounded so that less is claimed
+    assert "c probability > 0.9999; log K > 1.3 (97.5% bound, beyond the validated range of 1,000" in lines
+    assert "b probability 5.11 × 10⁻¹²; log K 4.00 ± 0.10" in lines
+    # 5 − 1.96/√10 = 4.38
+    assert f"more than {np.exp(4.3):.3g} : 1 for c over b: very strong evidence by Jeffreys" in lines
+    assert "validated range log K of b from -5.00 to 5.00; c from -2.00 to 2.00" in lines
+    assert [warning.kind for warning in found.warnings] == ["range"]
 
 
-def test_one_observation_at_a_time(small: Case) -> None:
-    with pytest.raises(ValueError, match=r"one observation, got 3.*simulate them together.*log_bayes_factor"):
-        small.net.compare(np.zeros((3, 5)))
-    with pytest.raises(ValueError, match="one observation, got 0"):
+def test_several_observations_are_a_table(small: Case) -> None:
+    x = np.asarray(small.fresh.x)[:60]
+    found = small.net.compare(x, prior=[0.3, 0.7])
+    assert len(found) == 60
+    for i in (0, 17, 59):
+        single = small.net.compare(x[i], prior=[0.3, 0.7])
+        # One observation uses another compiled program, which rounds differently.
+        assert float(found[i].log_k) == pytest.approx(float(single.log_k), abs=1e-5)
+        assert found[i].error == pytest.approx(single.error, rel=1e-4)
+        np.testing.assert_allclose(found[i].probabilities, single.probabilities, atol=1e-5)
+    np.testing.assert_allclose([float(one.log_k) for one in found], small.net.log_bayes_factor(x), atol=1e-6)
+    assert len(found.table().splitlines()) == 61
+    assert "20 more observations" in str(found)
+    assert len(str(found[:3]).splitlines()) == 4
+    table = found.to_dataframe()
+    assert table["log_k"].to_numpy() == pytest.approx(small.net.log_bayes_factor(x), abs=1e-6)
+    assert table.filter(like="p(").sum(axis=1).to_numpy() == pytest.approx(1)
+    assert len(found.to_dict()["answers"]) == 60
+    with pytest.raises(ValueError, match="holds no observation"):
         small.net.compare(np.zeros((0, 5)))
 
 
@@ -112,8 +139,8 @@ def test_words(log_k: float, favoured: str, odds: str, words: str) -> None:
 def test_both_logarithms_with_their_errors() -> None:
     text = str(answer(-2.302585, 0.23))
     assert "log K           -2.30 ± 0.23 (natural log; log10 K -1.000 ± 0.100)" in text
-    assert "probabilities   flat 0.909, trend 0.0909" in text
-    assert "range           natural log K from -5.00 to 5.00 is confirmed by 2,000 held-out draws" in text
+    assert "probabilities   flat 0.909 ± 0.019, trend 0.091 ± 0.019" in text
+    assert "validated range natural log K from -5.00 to 5.00, by 2,000 held-out draws" in text
     assert max(map(len, text.splitlines())) <= 110
 
 
@@ -150,69 +177,76 @@ def test_kass_raftery_grades(log_k: float, words: str) -> None:
 
 def test_beyond_the_range() -> None:
     assert answer(4.9).warnings == ()
-    assert answer(4.9).inside is True
+    assert answer(4.9).in_range is True
     above = answer(31.0)
-    assert above.inside is False
+    assert above.in_range is False
     (warning,) = above.warnings
-    assert warning.startswith(
-        "trend against flat: log K > 5.0 (beyond what 2,000 held-out draws can confirm;"
+    assert warning.kind == "range"
+    # 5 − 1.96/√10 = 4.380, the end of the range less what ten draws there leave open.
+    assert above.bound is not None
+    assert above.bound.value == pytest.approx(5 - 1.96 / np.sqrt(10))
+    assert str(warning).startswith(
+        "trend against flat: log K > 4.3 (97.5% bound, beyond the validated range of 2,000 held-out draws;"
     )
     text = str(above)
-    assert "log K           > 5.0 (beyond what 2,000 held-out draws can confirm; the network says 31)" in text
-    assert "log10 K         > 2.17 (the network says 13.5)" in text
-    # Words are about what is confirmed, log K = 5, not about what the network says.
+    assert "log K           > 4.3 (97.5% bound, beyond the validated range of 2,000 held-out draws;" in text
+    assert "the network says 31)" in text
+    assert "log10 K         > 1.90 (the network says 13.5)" in text
+    # Words are about the bound, not about what the network says.
     assert (
-        "odds            more than 148 : 1 for trend over flat: decisive evidence by Jeffreys, strong by"
+        f"odds            more than {np.exp(4.3):.3g} : 1 for trend over flat: very strong evidence by"
         in text
     )
     assert "(if the network extrapolates well)" in text
     assert "±" not in text
     assert "Warning" not in text
     below = answer(-5.17)
-    assert below.warnings[0].startswith("trend against flat: log K < -5.0 (beyond what")
-    assert "more than 148 : 1 for flat over trend" in str(below)
+    # −5.17 + 1.96 √(0.1² + 0.1) = −4.52 is less than −4.38.
+    assert str(below.warnings[0]).startswith("trend against flat: log K < -4.3 (97.5% bound")
+    assert f"more than {np.exp(4.3):.3g} : 1 for flat over trend" in str(below)
 
 
 def test_bounds_claim_no_more_than_is_confirmed() -> None:
     held = Range(-1.08, 9.28, (25_000, 25_000), 10, empty=False)
-    assert "log K           > 9.2 (beyond what 50,000 held-out draws can confirm" in str(
+    # 9.28 − 0.62 = 8.66, and −1.08 + 0.62 = −0.46.
+    assert "log K           > 8.6 (97.5% bound, beyond the validated range of 50,000" in str(
         answer(31.0, held=held)
     )
-    assert "more than 9,900 : 1 for trend" in str(answer(31.0, held=held))
-    assert "log K           < -1.0 (beyond" in str(answer(-3.0, held=held))
+    assert "more than 5,430 : 1 for trend" in str(answer(31.0, held=held))
+    assert "log K           < -0.4 (97.5% bound" in str(answer(-3.0, held=held))
 
 
 def test_a_bound_on_the_wrong_side_settles_nothing() -> None:
     found = answer(0.5, held=Range(-5.0, -1.0, (100, 100), 10, empty=False))
-    assert "log K           > -1.0 (beyond" in str(found)
+    assert "log K           > -1.7 (97.5% bound" in str(found)
     assert "odds            not settled (the network says 1.65 : 1) for trend over flat" in str(found)
-    assert found.lead.words() == ""
+    assert found.words == ""
     less = answer(0.5, held=Range(1.0, 5.0, (100, 100), 10, empty=False))
-    assert "log K           < 1.0 (beyond" in str(less)
-    assert "less than 2.72 : 1 for trend over flat: barely worth mentioning" in str(less)
+    assert "log K           < 1.7 (97.5% bound" in str(less)
+    assert f"less than {np.exp(1.7):.3g} : 1 for trend over flat: substantial evidence" in str(less)
 
 
 def test_an_empty_range() -> None:
     found = answer(31.0, held=EMPTY)
-    assert found.inside is False
+    assert found.in_range is False
     text = str(found)
     assert (
-        "log K           not confirmed: the models overlap too little among 200 held-out draws (the" in text
+        "log K           not validated: the models overlap too little among 200 held-out draws (the" in text
     )
-    assert found.warnings[0].endswith("among 200 held-out draws (the network says 31).")
-    assert "odds            not confirmed (the network says 2.9 × 10¹³ : 1) for trend over flat" in text
+    assert str(found.warnings[0]).endswith("among 200 held-out draws (the network says 31).")
+    assert "odds            not validated (the network says 2.9 × 10¹³ : 1) for trend over flat" in text
     assert "Jeffreys" not in text
-    assert "range  " not in text
-    assert np.isnan(found.lead.confirmed)
+    assert "validated range" not in text
+    assert found.bound is None
     assert found.to_dict()["range"] is None
-    assert found.to_dict()["best_against_second"]["confirmed_log_k"] is None
+    assert found.to_dict()["bound"] is None
     assert np.isnan(found.to_dataframe()["range_high"]).all()
 
 
 def test_novelty_that_was_not_computed() -> None:
     found = answer(1.0, novelty=float("nan"))
     assert "nan" not in str(found)
-    assert "like the draws? not computed for data of so many numbers" in str(found)
+    assert "novelty         not computed for data of so many numbers" in str(found)
     assert found.warnings == ()
     assert found.to_dict()["novelty"] == [None, None]
 
@@ -223,20 +257,21 @@ def test_to_dict() -> None:
     assert found["log10_error"] == pytest.approx(0.1, rel=0.01)
     assert (found["best"], found["second"]) == ("trend", "flat")
     assert found["range"] == {"low": -5.0, "high": 5.0, "draws": 2_000}
-    assert found["inside"] is True
+    assert found["in_range"] is True
     assert found["recalibrated_on"] is None
 
 
 def test_warning_of_strange_data() -> None:
     (strange,) = answer(1.0, novelty=1e-4).warnings
-    assert "no model produces data like this" in strange
-    assert "compares wrong models" in strange
+    assert strange.kind == "novelty"
+    assert "no model produces data like this" in str(strange)
+    assert "compares wrong models" in str(strange)
     assert answer(1.0, novelty=0.01).warnings == ()
 
 
 def test_usual_data_are_not_strange(series: Case) -> None:
     found = [series.net.compare(x) for x in np.asarray(series.fresh.x)[::500]]
-    assert not any("no model produces" in warning for f in found for warning in f.warnings)
+    assert not any(warning.kind == "novelty" for f in found for warning in f.warnings)
     # How far out draws lie is uniform among the draws.
     p = series.net.novelty_p_value(series.fresh.x)
     own = p[np.arange(len(p)), series.fresh.model]
@@ -248,14 +283,14 @@ def test_strange_data_are_noticed(series: Case) -> None:
     x = np.asarray(series.fresh.x)[0]
     found = series.net.compare(x + 30 * np.std(np.asarray(series.sims.x), axis=0))
     assert np.all(found.novelty < 1e-3)
-    assert any("no model produces data like this" in warning for warning in found.warnings)
+    assert any(warning.kind == "novelty" for warning in found.warnings)
     assert "no model produces data like this" in str(found)
 
 
 def test_strange_data_are_noticed_by_a_network_of_few_draws(small: Case) -> None:
     # Six hundred held-out draws know p-values down to 1/300 only; farther out than all of them is strange.
     found = small.net.compare(np.array([50.0, -50.0, 50.0, -50.0, 50.0]))
-    assert any("no model produces data like this" in warning for warning in found.warnings)
+    assert any(warning.kind == "novelty" for warning in found.warnings)
 
 
 def test_strong_evidence_is_beyond_the_range() -> None:
@@ -264,6 +299,36 @@ def test_strong_evidence_is_beyond_the_range() -> None:
     net = en.train(sims, members=2, recipe=en.Recipe(epochs=2), baseline=True, progress=False)
     found = net.compare(np.full(5, 10.0))
     assert found.log_k > 10
-    assert not found.inside
-    assert "400 held-out draws" in found.warnings[0]
+    assert not found.in_range
+    assert "400 held-out draws" in str(found.warnings[0])
     assert "the network says" in str(found)
+
+
+def test_a_number_beyond_the_range_is_not_shown_as_one() -> None:
+    inside, beyond = answer(2.0), answer(31.0)
+    assert repr(inside.log_k) == "2.0"
+    assert inside.bayes_factor == pytest.approx(np.exp(2.0))
+    assert inside.log10_k == pytest.approx(2 / np.log(10))
+    assert repr(beyond.log_k) == "> 4.3 (bound; the network says 31)"
+    assert str(beyond.log10_k) == "> 1.90 (bound; the network says 13.5)"
+    assert repr(beyond.bayes_factor).startswith(f"> {np.exp(4.3):.3g} (bound; the network says 2.9")
+    # It is a float all the same.
+    assert beyond.log_k + 1 == 32
+    assert pickle.loads(pickle.dumps(beyond.log_k)).bound == "> 4.3"
+    assert repr(answer(31.0, held=EMPTY).log_k) == "not validated (the network says 31)"
+    assert isinstance(beyond.log_k, Extrapolated)
+    assert answer(1e4).bayes_factor == np.inf
+
+
+def test_errors_of_probabilities() -> None:
+    # Against draws of correlated log p: the formula holds to first order.
+    rng = np.random.default_rng(3)
+    root = 0.01 * rng.normal(size=(3, 3))
+    log_p = np.array([0.0, 0.7, -0.4])
+    errors = [np.linalg.norm(root[a] - root[b]) for a, b in ((1, 0), (2, 0), (2, 1))]
+    p = softmax(log_p)
+    drawn = softmax(log_p + rng.normal(size=(200_000, 3)) @ root.T, axis=1).std(axis=0)
+    np.testing.assert_allclose(probability_errors(p, np.array(errors)), drawn, rtol=0.02)
+    # Negative control: the pairs in another order are another answer.
+    assert not np.allclose(probability_errors(p, np.array(errors[::-1])), drawn, rtol=0.02)
+    assert answer(1.0, 0.1).probability_errors == pytest.approx([0.1 * expit(1.0) * expit(-1.0)] * 2)

@@ -76,9 +76,9 @@ def test_the_answer_holds_the_same_errors(three: Case) -> None:
     for one in x[:5]:
         answer = three.net.compare(one)
         for k in (1, 2):
-            assert np.asarray(answer.error)[k] == pytest.approx(three.net.error(one, model=k)[0], rel=1e-9)
+            assert answer.pair(k, 0).error == pytest.approx(three.net.error(one, model=k)[0], rel=1e-9)
         lead = answer.lead
-        error = three.net.error(one, model=lead.best, against=lead.other)[0]
+        error = three.net.error(one, model=lead.model, against=lead.against)[0]
         assert lead.error == pytest.approx(error, rel=1e-9)
 
 
@@ -251,7 +251,9 @@ def test_bad_observations_in_a_dict(cloud: Case) -> None:
 )
 def test_bad_priors(small: Case, prior: Any) -> None:
     for ask in (small.net.probabilities, small.net.compare):
-        with pytest.raises(ValueError, match="wanted one probability for each of zero mean, free mean"):
+        with pytest.raises(
+            ValueError, match="wanted one probability, 0 or more, for each of zero mean, free mean"
+        ):
             ask(np.zeros(5), prior=prior)
 
 

@@ -219,7 +219,9 @@ def test_weighted_draws(small: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1_500 < kept[1] < sims.effective_sample_size[1] < 10_000
     assert check.passed
     assert check.weighted == tuple(zip((10_000, 10_000), sims.effective_sample_size, strict=True))
-    assert "of equal weight, taken from 20,000 weighted ones worth" in " ".join(str(check).split())
+    assert "fresh draws of equal weight, thinned from 20,000 weighted ones that count as" in " ".join(
+        str(check).split()
+    )
     again = en.validate(small.net, sims)
     np.testing.assert_array_equal(again.log_k, check.log_k)
     # Without their weights the same draws are of another model, for which log K is wrong.
@@ -229,7 +231,9 @@ def test_weighted_draws(small: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_weights_that_leave_nothing(small: Case) -> None:
     sims, _ = weighted_draws(100, 20.0)
-    with pytest.raises(ValueError, match=r"draws are left of \[100, 100\] weighted ones.*wanted 20 of each"):
+    with pytest.raises(
+        ValueError, match=r"draws of equal weight are left of \[100, 100\] weighted ones.*wanted 20 of each"
+    ):
         en.validate(small.net, sims)
 
 

@@ -12,7 +12,7 @@ from conftest import Case
 from evidencenet import __version__
 from evidencenet._common.wording import typeset, with_error
 from evidencenet.checks.check import Check
-from evidencenet.estimator.answer import log_k_text
+from evidencenet.estimator.answer import AnswerWarning
 from evidencenet.estimator.train import train
 from evidencenet.estimator.validate import validate
 from evidencenet.report import page
@@ -62,7 +62,23 @@ def written(tmp_path):
 
 
 def renamed(parts, names):
-    return [replace(part, names=names[: len(part.names)]) for part in parts]
+    net, check, answer = parts
+    given = names[: len(net.names)]
+    return [replace(net, names=given), replace(check, names=given), renamed_answer(answer, given)]
+
+
+def with_range(answer, held, **changes):
+    """The same answer of two models, with another validated range, and other numbers."""
+    (pair,) = answer.pairs
+    return replace(answer, pairs=(replace(pair, range=held, **changes),))
+
+
+def renamed_answer(answer: en.Comparison, names: tuple[str, ...]) -> en.Comparison:
+    """The same answer with other names of the models."""
+    other = dict(zip(answer.names, names, strict=True))
+    pairs = [replace(p, model=other[p.model], against=other[p.against]) for p in answer.pairs]
+    model, against = other[answer.model], other[answer.against]
+    return replace(answer, names=names, model=model, against=against, pairs=tuple(pairs))
 
 
 @pytest.mark.parametrize("case", ["two", "three"])
@@ -100,7 +116,7 @@ def test_answer_comes_first_in_words(two, written):
     words = page.words
     log_k, error = answer.log_k, answer.error
     assert log_k > 1.2
-    assert answer.inside
+    assert answer.in_range
     decimals = int(1 - np.floor(np.log10(error)))
     assert f"{log_k:.{decimals}f} ± {error:.{decimals}f}" in words
     decimals = int(1 - np.floor(np.log10(error / np.log(10))))
@@ -108,11 +124,13 @@ def test_answer_comes_first_in_words(two, written):
     assert f"The observation favours raised over flat, with odds of {np.exp(log_k):.3g} : 1:" in words
     assert f"the odds are {np.exp(log_k - error):.3g} : 1 to {np.exp(log_k + error):.3g} : 1" in words
     for p, novelty in zip(answer.probabilities, answer.novelty, strict=True):
-        assert f"{p:.3g}" in words
+        assert f"{p:.3f}"[:4] in words
         assert f"p = {novelty:.3g}" in words
     assert "by Jeffreys" in words
     assert "by Kass & Raftery" in words
-    order = [words.index(part) for part in ("favours", "Checks", "vouch for", "How training went", "made")]
+    order = [
+        words.index(part) for part in ("favours", "Checks", "Validated range", "How training went", "made")
+    ]
     assert order == sorted(order)
 
 
@@ -122,7 +140,7 @@ def test_check(two, written):
     words = page.words
     assert check.passed
     quiet = sum(one.verdict == "pass" for one in check.checks)
-    assert f"Checks passed {quiet} of 9 without complaint" in words
+    assert f"Checks passed {quiet} of 9 without a warning" in words
     marks = [attrs["class"] for tag, attrs in page.elements if "verdict" in attrs.get("class", "")]
     assert marks == [f"verdict {one.verdict}" for one in check.checks]
     for one in check.checks:
@@ -156,27 +174,27 @@ def test_warnings_and_what_is_beyond_the_range(two, written):
     assert answer.warnings == ()
     assert "the network says" not in Page(written(net, answer=answer)).words
     far = net.compare(np.full(3, 9.0))
-    far = replace(far, warnings=(*far.warnings, "beware of <i>"))
+    far = replace(far, warnings=(*far.warnings, AnswerWarning("novelty", "beware of <i>")))
     words = Page(written(net, answer=far)).words
     # Beyond the range, and farther out than all held-out draws.
     assert len(far.warnings) == 3
     assert all(f"Warning. {warning}" in words for warning in far.warnings)
-    high = np.floor(10 * answer.range.high) / 10
+    high = np.floor(10 * (answer.range.high - 1.96 / np.sqrt(10))) / 10
     assert (
-        f"> {high:.1f} (beyond what 1,000 held-out draws can confirm; the network says {far.log_k:.3g})"
-        in words
+        f"> {high:.1f} (97.5% bound, beyond the validated range of 1,000 held-out draws; the network says "
+        f"{float(far.log_k):.3g})" in words
     )
-    assert f"What the held-out draws can confirm are odds of more than {np.exp(high):.3g} : 1:" in words
+    assert f"The held-out draws validate odds of more than {np.exp(high):.3g} : 1:" in words
     assert "The odds carry no error: they are a bound" in words
 
 
 def test_an_answer_that_nothing_confirms(two, written):
     net, check, answer = two
     empty = replace(answer.range, low=0.0, high=0.0, empty=True)
-    vague = replace(answer, range=empty, lead=replace(answer.lead, range=empty))
+    vague = with_range(answer, empty)
     words = Page(written(net, answer=vague)).words
-    assert "The network favours raised over flat, but the held-out draws confirm none of it" in words
-    assert "not confirmed: the models overlap too little among 1,000 held-out draws" in words
+    assert "The network favours raised over flat, but the held-out draws cannot validate this" in words
+    assert "not validated: the models overlap too little among 1,000 held-out draws" in words
     assert "Jeffreys" not in words
     # What fresh draws confirm is no longer in doubt.
     assert "The observation favours raised over flat" in Page(written(net, check, vague)).words
@@ -185,25 +203,25 @@ def test_an_answer_that_nothing_confirms(two, written):
 def test_fresh_draws_may_confirm_what_held_out_draws_cannot(two, written):
     net, check, answer = two
     held = replace(answer.range, high=answer.log_k - 0.1)
-    narrow = replace(answer, range=held, lead=replace(answer.lead, range=held), warnings=("beyond.",))
+    narrow = with_range(answer, held)
     checked = Page(written(net, check, narrow)).words
     assert check.range.contains(answer.log_k)
-    assert "reach farther" in checked
+    assert "beyond the validated range of the draws held out" in checked
     assert f"with odds of {np.exp(answer.log_k):.3g} : 1:" in checked
     reached = replace(check, log_k=np.minimum(check.log_k, held.high))
-    assert "reach farther" not in Page(written(net, reached, narrow)).words
+    assert "of the draws held out in training. The fresh" not in Page(written(net, reached, narrow)).words
 
 
 def test_weak_and_uncertain_answers(two, written):
     net, _, answer = two
 
     def told(log_k, error):
-        lead = replace(answer.lead, best=0, other=1, log_k=-log_k, error=error, range=answer.range.reversed())
-        return Page(written(net, answer=replace(answer, log_k=log_k, error=error, lead=lead))).words
+        other = replace(answer, ranking=(0, 1))
+        return Page(written(net, answer=with_range(other, answer.range, estimate=log_k, error=error))).words
 
     words = told(-0.3, 0.2)
     assert "hardly tells flat and raised apart: odds of 1.35 : 1 for flat are barely worth" in words
-    assert "within two of its errors from 0: another ensemble might favour raised" in words
+    assert "within two of its errors from 0: another training might favour raised" in words
     words = told(-2.0, float("nan"))
     assert "favours flat over raised" in words
     assert "within two of its errors" not in words
@@ -253,19 +271,21 @@ def test_three_models(three, written):
     assert page.words.split("All numbers")[0].count("passed") == 4
     assert {"log-k-1-title", "log-k-2-title"} <= set(page.ids())
     assert np.argmax(answer.probabilities) == 1
-    order = [name for name in re.findall(r"flat|raised|lowered", page.words.split("ln K")[1])[:4]]
-    assert order == ["raised", "flat", "lowered", "flat"]
+    order = [
+        name for name in re.findall(r"flat|raised|lowered", page.words.split("ln K against flat")[1])[:3]
+    ]
+    assert order == ["raised", "flat", "lowered"]
 
 
 def test_the_two_best_are_set_against_each_other(three, written):
     net, _, answer = three
-    held = replace(answer.lead.range, low=-9.0, high=9.0)
-    swapped = replace(
-        answer,
-        log_k=np.array([0.0, 5.0, 3.0]),
-        error=np.array([0.0, 0.1, 0.1]),
-        lead=replace(answer.lead, best=1, other=2, log_k=2.0, error=0.5, range=held),
-    )
+    held = replace(answer.range, low=-9.0, high=9.0)
+    numbers = [(5.0, 0.1), (3.0, 0.1), (-2.0, 0.5)]
+    pairs = [
+        replace(pair, estimate=log_k, error=error, range=held)
+        for pair, (log_k, error) in zip(answer.pairs, numbers, strict=True)
+    ]
+    swapped = replace(answer, pairs=tuple(pairs), ranking=(1, 2, 0))
     words = Page(written(net, answer=swapped)).words
     assert f"favours raised over lowered, with odds of {np.exp(2.0):.3g} : 1" in words
     assert f"the odds are {np.exp(1.5):.3g} : 1 to {np.exp(2.5):.3g} : 1" in words
@@ -302,10 +322,10 @@ def test_what_the_caller_adds(two, written, monkeypatch):
 
 def test_where_the_error_comes_from(two, written):
     net, _, answer = two
-    assert "found by training on halves" in Page(written(net, answer=answer)).words
+    assert "learned by training on halves" in Page(written(net, answer=answer)).words
     words = Page(written(replace(net, errors=None), answer=answer)).words
     assert "the jackknife over the members, which misses what they share" in words
-    assert "found by training on halves" not in words
+    assert "Its error is the standard error" not in words
 
 
 def test_what_was_tried(two, written):
@@ -316,7 +336,7 @@ def test_what_was_tried(two, written):
     choice = Choice((Trial("plain <b>", 0.5, 1.0), Trial("guided", 0.4, 2.0)), "guided", 1234)
     words = Page(written(replace(net, choice=choice))).words
     assert "plain <b> 0.500001.0 guided taken 0.400002.0" in words
-    assert "On 1,234 draws each" in words
+    assert "Each was trained on 1,234 draws" in words
 
 
 @pytest.mark.parametrize("case", ["two", "three"])
@@ -382,7 +402,7 @@ def test_bad_input(two, three, tmp_path):
 
 
 def test_template_is_in_the_package():
-    names = {found.name for found in files("evidencenet").joinpath("templates").iterdir()}
+    names = {found.name for found in files("evidencenet.report").joinpath("templates").iterdir()}
     assert {"report.html.jinja", "report.css"} <= names
 
 
@@ -439,20 +459,19 @@ def test_several_answers(
 def test_fresh_draws_settle_the_warning_and_show_the_number(
     small: Case, small_check: en.Validation, answers: dict[str, en.Comparison], tmp_path: Path
 ) -> None:
-    net, (first, second) = small.net, small.net.names
+    net, second = small.net, small.net.names[1]
     answer = answers["June"]
-    assert isinstance(answer.log_k, float)
-    assert isinstance(answer.error, float)
     held = replace(net.ranges[0], high=answer.log_k - 0.1)
-    warning = f"{second} against {first}: log K {log_k_text(answer.log_k, float('nan'), held)}."
-    lead = replace(answer.lead, range=held)
-    narrow = replace(answer, range=held, lead=lead, warnings=(warning, "Something else."))
+    narrow = with_range(answer, held)
+    warning = f"{narrow.pairs[0]}."
+    other = AnswerWarning("novelty", "Something else.")
+    narrow = replace(narrow, warnings=(AnswerWarning("range", warning), other))
     alone = Page(report_of(tmp_path, net, None, narrow)).words
     checked = Page(report_of(tmp_path, net, small_check, narrow)).words
     assert f"Warning. {warning}" in alone
     assert f"Warning. {second} against" not in checked
     assert "Warning. Something else." in checked
-    assert "reach farther" in checked
+    assert "of the draws held out in training. The fresh" in checked
     assert with_error(answer.log_k, answer.error) in checked
     assert with_error(answer.log_k, answer.error) not in alone
 

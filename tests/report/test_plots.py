@@ -27,7 +27,7 @@ LOG_K = 2 * (np.random.default_rng(1).normal(size=1000) + 2 * LABELS) - 2
 RECORD = coverage(LOG_K, LABELS)
 RANGE = Range(-1.5, 2.5, (500, 500), 10, empty=False)
 TEST = HypothesisTest.of(LOG_K[LABELS == 0], LOG_K[LABELS == 1])
-CONFIRMED = "confirmed: −1.50 to 2.50"
+VALIDATED = "validated: −1.50 to 2.50"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -133,32 +133,33 @@ def test_log_k_distributions():
     assert r"\log_{10}" in ten.get_xlabel()
 
 
-def test_the_confirmed_range_is_a_band():
-    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), base10=True, confirmed=RANGE))
-    assert legend(axis)[2] == "confirmed: −0.65 to 1.09"
+def test_the_validated_range_is_a_band():
+    axis = drawn(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), base10=True, validated=RANGE))
+    assert legend(axis)[2] == "validated: −0.65 to 1.09"
     (band,) = (patch for patch in axis.patches if not isinstance(patch, StepPatch))
     ends = band.get_extents().transformed(axis.transData.inverted())
     assert (ends.x0, ends.x1) == pytest.approx((-1.5 / np.log(10), 2.5 / np.log(10)))
     empty = Range(0.0, 0.0, (5, 5), 10, empty=True)
-    assert len(legend(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), confirmed=empty))) == 2
+    assert len(legend(plots.log_k_distributions(LOG_K, LABELS, axis=blank(), validated=empty))) == 2
 
 
 def test_history():
     axis = drawn(plots.history(HISTORY, blank()))
-    assert legend(axis) == ["training loss", "held-out score", "kept"]
-    assert np.array_equal(line(axis, "kept").get_xydata(), [[2, 0.5], [2, 0.57]])
+    assert legend(axis) == ["held-out score", "epoch of the weights"]
+    assert np.array_equal(line(axis, "epoch of the weights").get_xydata(), [[2, 0.5], [2, 0.57]])
     # Entry 0 is before training, where there may be neither score nor loss.
     expected = [[0, np.nan], [1, 0.6], [2, 0.5], [3, 0.55]]
     assert np.array_equal(line(axis, "held-out score").get_xydata(), expected, equal_nan=True)
-    (right,) = (other for other in axis.figure.axes if other is not axis)
-    assert len(right.get_lines()) == 2
+    # One axis: the training loss is not in nats.
+    assert axis.figure.axes == [axis]
+    assert len(axis.get_lines()) == 3
 
 
 def test_history_of_members_that_never_got_better():
     score = np.array([[0.5, 0.6, np.inf], [0.5, 0.7, 0.8]])
     record = Record(np.full((2, 3), np.nan), score, np.array([0, 0]))
     axis = drawn(plots.history(record, blank()))
-    assert np.array_equal(line(axis, "kept").get_xydata(), [[0, 0.5], [0, 0.5]])
+    assert np.array_equal(line(axis, "epoch of the weights").get_xydata(), [[0, 0.5], [0, 0.5]])
     nothing = Record(np.full((1, 2), np.nan), np.full((1, 2), np.inf), np.array([0]))
     drawn(plots.history(nothing, blank()))
 
@@ -186,7 +187,7 @@ def test_validation():
     drawn(axes[0])
     assert axes[0].get_xlabel() == axes[1].get_xlabel() == "predicted p(trend | x)"
     assert axes[0].get_ylabel() == "fraction drawn from trend"
-    assert legend(axes[2]) == ["drawn from flat", "drawn from trend", CONFIRMED]
+    assert legend(axes[2]) == ["drawn from flat", "drawn from trend", VALIDATED]
     with pytest.raises(ValueError, match="three axes, got 2"):
         plots.validation(record, axes[:2])
 
@@ -200,8 +201,8 @@ def test_validation_of_three_models_shows_the_worst(worst, shown):
     axes = plots.validation(Check(("a", "b", "c"), log_k, label, tests), three_axes())
     drawn(axes[0])
     assert axes[0].get_xlabel() == f"predicted p({'abc'[worst]} | x)"
-    assert legend(axes[2]) == ["drawn from a", f"drawn from {'abc'[shown]}", CONFIRMED]
-    assert f"M_{{{shown}}}" in axes[2].get_xlabel()
+    assert legend(axes[2]) == ["drawn from a", f"drawn from {'abc'[shown]}", VALIDATED]
+    assert axes[2].get_xlabel().endswith(f"of {'abc'[shown]} against a")
     # Model 2 has a hundred times the spread of model 1: its draws are those in the figure.
     assert (np.ptp(axes[2].get_xlim()) > 50) == (shown == 2)
 
@@ -273,7 +274,8 @@ def test_every_figure_takes_an_axis_and_returns_it():
     for call in calls.values():
         axis = blank()
         assert call(axis) is axis
-    elsewhere = {"validation", "hypothesis_test", "forecast", "design"}  # several axes, or tested further on
+    # Figures of several axes, or tested further on.
+    elsewhere = {"validation", "answer", "network", "hypothesis_test", "forecast", "design"}
     # A figure makes its own axis, or axes, if it is given none.
     figures = {
         name

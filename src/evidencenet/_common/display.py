@@ -1,4 +1,4 @@
-"""Records outside the terminal: HTML for notebooks, plain values for JSON, data frames."""
+"""Records shown elsewhere than as text: HTML for notebooks, plain values for JSON, data frames."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     import pandas
 
-# Told apart on white and on black alike; the text has the notebook's own colour.
+# These colours can be read on white and on black. The text has the notebook's own colour.
 _MARKS = {"pass": "#2a9d68", "warn": "#c77700", "fail": "#d6404f"}
 _CELL = "text-align:left;vertical-align:top;padding:.15em 1em .15em 0;background:none;border:none"
 
@@ -30,9 +30,9 @@ def card(
     title
         The heading.
     rows
-        What is told, and the telling.
+        Row label and text.
     marks
-        "pass", "warn" or "fail" for each row, in colour before it.
+        "pass", "warn" or "fail" for each row, shown in colour before it.
     notes
         Warnings under the table.
 
@@ -58,15 +58,21 @@ def card(
 
 
 def named(thing: Any) -> str:
-    """Name a function or an object: no address in memory, which says nothing."""
+    """Name a function or an object, without its address in memory.
+
+    Examples
+    --------
+    >>> named(len), named(lambda x: x), named(object())
+    ('len', 'a lambda', 'object')
+    """
     name = getattr(thing, "__name__", None)
-    if name == "<lambda>":
-        return "a lambda"
-    return name if name is not None else repr(thing) if is_dataclass(thing) else type(thing).__name__
+    if name is not None:
+        return "a lambda" if name == "<lambda>" else str(name)
+    return repr(thing) if is_dataclass(thing) else type(thing).__name__
 
 
 def plain(value: Any) -> Any:
-    """Return arrays and numbers as JSON knows them: lists, floats, None for NaN and infinity.
+    """Return arrays and numbers as JSON has them: lists, floats, and None for NaN and infinity.
 
     Examples
     --------

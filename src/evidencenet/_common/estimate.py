@@ -1,4 +1,4 @@
-"""`Estimate`: numbers with standard errors, fractions of counts, and p-values from ranks."""
+"""`Estimate`: numbers with standard errors, from counts and from ranks too."""
 
 from dataclasses import dataclass
 
@@ -48,9 +48,9 @@ def fraction(count: ArrayLike, n: ArrayLike) -> Estimate:
     Returns
     -------
     Estimate
-        count/n, and the standard deviation that the probability has after a flat prior: √(pq/(n + 3)) with
-        p = (count + 1)/(n + 2). For many draws that is the binomial √(pq/n), but it is not 0 where no draw
-        had the property, or all. NaN where n = 0.
+        count/n, and the posterior standard deviation of the probability under a flat prior: √(pq/(n + 3))
+        with p = (count + 1)/(n + 2). For many draws this is the binomial √(pq/n), but it is not 0 if no draw
+        or every draw had the property. NaN where n = 0.
 
     Examples
     --------

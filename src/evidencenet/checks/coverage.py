@@ -18,11 +18,17 @@ Array = NDArray[np.float64]
 Binning = Literal["width", "count", "log_odds"]
 # Neighbouring bins are merged up to this sum of p(1 − p): with less, counts are too far from normal.
 _LEAST_VARIANCE = 5.0
-# Beyond these log-odds one wrong label would decide the test of the line; `_surprises` looks there.
+# Beyond these log-odds a single wrong label would decide the test of the line. `_surprises` tests them.
 _LARGEST_LOG_ODDS = 8.0
-# Eigenvalues of the scaled covariance below this are directions in which the labels cannot scatter.
+# Eigenvalues of the covariance, scaled to 1, below this are directions in which the labels cannot scatter:
+# far above the rounding of double precision, far below any scatter of labels.
 _NO_SCATTER = 1e-9
+# The j-th most surprising draw is tested for these j. Doubling them covers few and many surprises with five
+# tests only.
 _SURPRISES = (1, 2, 4, 8, 16)
+# Given fixed numbers of draws, this times 1/√(draws of the rarer model) of the rest of the variance is added
+# back. Without it, false alarms rose from 1% to 4% with 10 draws of one model.
+_CAUTION = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +65,7 @@ class Coverage:
     passed
         Whether `p_value` is at least `alpha`.
     alpha, level, n, binning, prior
-        What was asked for; `prior` is the prior probability of model 1 that was used.
+        The arguments of `coverage`; `prior` is the prior probability of model 1 that was used.
     """
 
     edges: Array
@@ -165,13 +171,13 @@ def coverage(
     Three tests share the verdict, and the smallest of their p-values is multiplied by three:
 
     1. The chi-square of the bins' residuals, over bins merged until each has Σ p(1 − p) ≥ 5.
-    2. The score test of an intercept and a slope of the log-odds (held within ±8), which sees a common shift
+    2. The score test of an intercept and a slope of the log-odds (clipped to ±8), which sees a common shift
        or stretch of log K well before single bins do.
     3. Surprises, draws from the model given the smaller probability q: the 1st, 2nd, 4th, 8th and 16th most
        surprising, each against the Poisson probability of so many where Σ q are expected. This judges
        extreme probabilities, where no chi-square holds.
 
-    With `prior=None` the number of draws of each model counts as given. Then residuals Σ w(m − p), for any
+    With `prior=None` the number of draws of each model counts as fixed. Then residuals Σ w(m − p), for any
     weight w(x), have covariance Σ ww'v − gg'·n/(Σp Σ(1−p)) with v = p(1 − p) and g = Σ wv; the second term is
     absent if labels were chosen at random with a known `prior`, and taken smaller where draws are few. The
     p-value errs on the safe side: at a nominal 5%, exact log K fails in about 1% to 5% of cases, and hardly
@@ -212,8 +218,8 @@ def coverage(
         group_residual = merged_deviation / np.sqrt(merged_variance)
         fixed = 0.0 if prior is not None else _fixed_by_numbers(p, q, labels)
         p_bins = _chi_square(merged_deviation, np.diag(merged_variance), merged_variance, fixed)
-        held = np.clip(log_odds, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
-        features = np.stack([np.ones(n), held - np.average(held, weights=variance)])
+        clipped = np.clip(log_odds, -_LARGEST_LOG_ODDS, _LARGEST_LOG_ODDS)
+        features = np.stack([np.ones(n), clipped - np.average(clipped, weights=variance)])
         p_line = _chi_square(
             features @ deviation, (features * variance) @ features.T, features @ variance, fixed
         )
@@ -329,9 +335,9 @@ def _fixed_by_numbers(p: Array, q: Array, labels: NDArray[np.int64]) -> float:
     """Return the factor of gg' by which given numbers of each model lower the covariance of residuals."""
     factor = len(p) / (p.sum() * q.sum())
     share = factor * np.sum(p * q)  # of the variance of Σ(m − p); 1 if all predictions are equal
-    # The rest, 1 − share, is estimated from these draws, and too small when the tail of a skewed log K is
-    # missing from them. Unless enlarged, it raised false alarms from 1% to 4% with 10 draws of one model.
-    caution = 4 / np.sqrt(np.bincount(labels).min())
+    # The rest, 1 − share, is estimated from these draws. It is too small if the tail of a skewed log K is
+    # missing from them, and so it is enlarged.
+    caution = _CAUTION / np.sqrt(np.bincount(labels).min())
     return float(factor * max(0.0, 1 - caution * (1 - share) / share))
 
 
@@ -340,7 +346,7 @@ def _chi_square(deviation: Array, covariance: Array, g: Array, fixed: float) -> 
     scale = np.sqrt(np.diag(covariance))
     scale = np.where(scale > 0, scale, 1.0)
     values, vectors = np.linalg.eigh((covariance - fixed * np.outer(g, g)) / np.outer(scale, scale))
-    # Where nothing can scatter, the floor turns true deviations into a failure and rounding into nothing.
+    # Where nothing can scatter, the floor makes a true deviation fail, and lets rounding pass.
     projected = vectors.T @ (deviation / scale)
     statistic = np.sum(projected**2 / np.maximum(values, _NO_SCATTER))
     freedom = max(int(np.sum(values > _NO_SCATTER)), 1)
@@ -348,7 +354,7 @@ def _chi_square(deviation: Array, covariance: Array, g: Array, fixed: float) -> 
 
 
 def _surprises(log_odds: Array, labels: NDArray[np.int64]) -> float:
-    """P-value of the draws from the model they were said less likely to come from."""
+    """P-value of the draws that came from the model with the smaller probability."""
     size = np.abs(log_odds)
     surprising = np.sort(size[(log_odds > 0) != (labels == 1)])[::-1]
     ordered = np.sort(-size)

@@ -1,4 +1,4 @@
-"""How far to trust log Bayes factors: their score, the range held-out draws vouch for, and moment checks."""
+"""Two means that exact log Bayes factors must reproduce: Turing–Good moments, and mean probabilities."""
 
 from dataclasses import dataclass
 
@@ -8,6 +8,9 @@ from scipy.special import erfc, expit, logsumexp
 
 from evidencenet.checks.coverage import check_log_k
 from evidencenet.checks.scores import Array, check_log_odds, error_of_mean
+
+# Differences of two means of order one below this are rounding in double precision.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -25,8 +28,8 @@ class TuringGood:
     p_value
         Two-sided, from `z`.
     effective
-        How many draws of equal size would make either mean as uncertain, the smaller of the two numbers,
-        (Σw)²/Σw². Below about 100, single draws decide, and `z` is not normal.
+        Each mean is as uncertain as one of (Σw)²/Σw² equal terms; this is the smaller of the two numbers.
+        Below about 100, single draws decide, and `z` is not normal.
     """
 
     log_mean_0: float
@@ -49,8 +52,8 @@ def turing_good(log_k: ArrayLike, labels: ArrayLike) -> TuringGood:
     """Check that E0[K^½] equals E1[K^−½], as both are ∫ √(p(x|M0) p(x|M1)) dx.
 
     Of the identities E0[K^a] = E1[K^(a−1)], this is the one whose two sides always have finite variance. It
-    does not depend on the models' proportions. If the models hardly overlap, single draws dominate both means
-    and z says little.
+    does not depend on the shares of the models. If the models hardly overlap, single draws dominate both
+    means, and z says little.
 
     Parameters
     ----------
@@ -71,7 +74,7 @@ def turing_good(log_k: ArrayLike, labels: ArrayLike) -> TuringGood:
         raise ValueError(f"the errors need two draws of each model, got {np.bincount(labels)}.")
     sides = (0.5 * log_k[labels == 0], -0.5 * log_k[labels == 1])
     (log_0, error_0), (log_1, error_1) = map(_log_mean_exp, sides)
-    # The larger mean is scaled to 1, so that nothing overflows.
+    # The larger mean is scaled to 1. So nothing overflows.
     first, second = np.exp(np.array([log_0, log_1]) - max(log_0, log_1))
     z, p_value = _z_score(first - second, np.hypot(first * error_0, second * error_1))
     effective = min(_effective(np.exp(side - side.max())) for side in sides)
@@ -85,14 +88,15 @@ class MeanProbability:
     Attributes
     ----------
     value, error
-        Mean of p(model|x) over all draws, and its standard error, the number of draws of each model given.
+        Mean of p(model|x) over all draws, and its standard error. The number of draws of each model counts
+        as fixed.
     share
         The model's share of the draws, which is its prior probability.
     z, p_value
         (`value` − `share`)/`error`, and its two-sided p-value.
     effective
-        How many equally uncertain draws of the model, or of the others, would do: the smaller number. Below
-        about 30, single draws decide.
+        As how many equally uncertain draws those of the model count, and those of the others: the smaller
+        number. Below about 30, single draws decide.
     """
 
     value: float
@@ -126,27 +130,29 @@ def mean_probability(log_odds: ArrayLike, labels: ArrayLike, model: int = 1) -> 
     """
     log_odds, labels = check_log_odds(log_odds, labels)
     odds = log_odds[:, model] - logsumexp(np.delete(log_odds, model, axis=1), axis=1)
-    mine = labels == model
-    # Σ p − n_model is what draws of others are given too much, less what those of the model lack: two sums of
-    # positive numbers, without the rounding of 1 − p.
-    wrong = expit(np.where(mine, -odds, odds))
-    difference = float(wrong[~mine].sum() - wrong[mine].sum()) / len(labels)
-    error = error_of_mean(wrong, labels)
-    effective = min((_effective(wrong[side]) for side in (mine, ~mine) if side.any()), default=0.0)
-    share = float(mine.mean())
+    of_model = labels == model
+    # Σ p − n_model = Σ p over draws of other models − Σ (1 − p) over draws of this one. Both sums have
+    # positive terms, and the odds give 1 − p without rounding.
+    misplaced = expit(np.where(of_model, -odds, odds))
+    difference = float(misplaced[~of_model].sum() - misplaced[of_model].sum()) / len(labels)
+    error = error_of_mean(misplaced, labels)
+    effective = min(
+        (_effective(misplaced[side]) for side in (of_model, ~of_model) if side.any()), default=0.0
+    )
+    share = float(of_model.mean())
     return MeanProbability(share + difference, error, share, *_z_score(difference, error), effective)
 
 
 def _effective(weights: Array) -> float:
     """Return (Σw)²/Σw²: as how many equal weights these count."""
     largest = weights.max()
-    # The largest is taken out first, since squares of tiny weights would be zero.
+    # The weights are divided by the largest first, because squares of tiny weights would be zero.
     return float(np.sum(weights / largest) ** 2 / np.sum((weights / largest) ** 2)) if largest > 0 else 0.0
 
 
 def _z_score(difference: float, error: float) -> tuple[float, float]:
-    """Return a difference in units of its error, and the two-sided p-value; what is only rounding is 0."""
-    if abs(difference) < 1e-12:
+    """Return a difference in units of its error, and the two-sided p-value. Rounding errors count as 0."""
+    if abs(difference) < _ROUNDING:
         return 0.0, 1.0
     z = float(difference / error) if error > 0 else float(np.copysign(np.inf, difference))
     return z, float(erfc(abs(z) / np.sqrt(2)))

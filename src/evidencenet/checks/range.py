@@ -1,19 +1,49 @@
-"""What a network says of draws that it was not trained on."""
+"""The validated range of log K: where held-out draws can confirm or refute it, and the bound beyond it."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evidencenet._common import wording
 from evidencenet.checks.coverage import check_log_k
+from evidencenet.checks.scores import of_pair
+
+# A bound holds with this confidence, and so it stays this many standard errors away: 97.5% of a normal law
+# lie above its mean − 1.96 standard deviations.
+CONFIDENCE = 0.975
+_ERRORS = 1.96
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A bound on natural log K, which holds with 97.5% confidence.
+
+    Attributes
+    ----------
+    value
+        The bound, natural log.
+    above
+        True: log K is larger than `value`. False: it is smaller.
+    """
+
+    value: float
+    above: bool
+
+    def text(self, *, unit: float = 1.0, decimals: int = 1) -> str:
+        """Write it in units of `unit` nats, rounded so that less is claimed, such as "> 4.3"."""
+        return wording.bound(self.value / unit, above=self.above, decimals=decimals)
+
+    def __str__(self) -> str:
+        return f"log K {self.text()}"
 
 
 @dataclass(frozen=True)
 class Range:
-    """The natural-log Bayes factors from `low` to `high` that held-out draws can vouch for.
+    """The validated range: natural log K from `low` to `high`, which held-out draws can confirm or refute.
 
-    If `empty` is True they vouch for none, and `low` and `high` are 0. `n` is the number of draws of each
-    model, `least` how many of each lie at or beyond each end. Infinite ends are those of known densities.
+    If `empty` is True they can do so for no log K, and `low` and `high` are 0. `n` is the number of draws of
+    each model, `least` how many of each lie at or beyond each end. Known densities give infinite ends.
     """
 
     low: float
@@ -27,27 +57,57 @@ class Range:
         log_k = np.asarray(log_k, dtype=np.float64)
         return np.asarray((log_k >= self.low) & (log_k <= self.high) & (not self.empty))
 
-    def confirmed(self, log_k: float) -> float:
-        """Return what is confirmed of a log K: itself, the end it lies beyond, or NaN if `empty`."""
-        return float("nan") if self.empty else min(max(log_k, self.low), self.high)
+    def bound(self, log_k: float, error: float) -> Bound | None:
+        """Return the bound that holds for a log K beyond the range; None inside it, or if it is `empty`.
+
+        Parameters
+        ----------
+        log_k, error
+            The estimate and its standard error; NaN if that is not known.
+
+        Notes
+        -----
+        Two things can make a bound false. The draws at the end of the range confirm log K there only to
+        `end_error`, so the bound stays 1.96 of these errors inside the range. And the true log K may be less
+        extreme than the estimate, so the bound also stays 1.96 errors of both kinds together away from the
+        estimate. If the error of log K is not known, only the first holds.
+        """
+        if self.empty or self.contains(log_k):
+            return None
+        above = log_k > self.high
+        end, inwards = (self.high, -1.0) if above else (self.low, 1.0)
+        from_end = end + inwards * _ERRORS * self.end_error
+        both = self.end_error if np.isnan(error) else float(np.hypot(self.end_error, error))
+        from_estimate = log_k + inwards * _ERRORS * both
+        return Bound(min(from_end, from_estimate) if above else max(from_end, from_estimate), bool(above))
+
+    @property
+    def end_error(self) -> float:
+        """The error to which the draws at the ends confirm log K there, 1/√least; 0 for known densities."""
+        return 1 / float(np.sqrt(self.least)) if self.least > 0 else 0.0
 
     @property
     def unlimited(self) -> bool:
-        """Whether it holds log K of any size, since a density is known."""
+        """Whether it holds log K of any size, because a density is known."""
         return bool(np.isinf(self.low) and np.isinf(self.high))
 
     def reversed(self) -> "Range":
         """Return the same range for the inverse Bayes factor."""
-        # 0.0 − x, because −0.0 would be printed as such.
+        # 0.0 − x instead of −x, because −0.0 would be printed as such.
         return replace(self, low=0.0 - self.high, high=0.0 - self.low, n=self.n[::-1])
+
+    def moved(self, shift: float) -> "Range":
+        """Return the range of log K + shift."""
+        return self if self.empty else replace(self, low=self.low + shift, high=self.high + shift)
 
     def __str__(self) -> str:
         draws = f"{self.n[0]:,} + {self.n[1]:,} held-out draws"
         if self.unlimited:
-            return "Natural log K of any size is vouched for, by known densities."
+            return "The validated range has no ends: densities are known."
         if self.empty:
-            return f"No log K is vouched for by {draws}: fewer than {self.least} of each model overlap."
-        return f"Natural log K from {self.low:.2f} to {self.high:.2f} is vouched for by {draws}."
+            return f"The validated range is empty: of {draws}, fewer than {self.least} of each model overlap."
+        ends = f"natural log K from {wording.fixed(self.low)} to {wording.fixed(self.high)}"
+        return f"Validated range: {ends}, by {draws}."
 
 
 def validated_range(log_k: ArrayLike, labels: ArrayLike, *, least: int = 10) -> Range:
@@ -84,12 +144,12 @@ def validated_range(log_k: ArrayLike, labels: ArrayLike, *, least: int = 10) -> 
     log_k, labels = check_log_k(log_k, labels)
     if least < 1:
         raise ValueError(f"least must be at least 1, got {least}.")
-    sides = [np.sort(log_k[labels == model]) for model in (0, 1)]
-    n = (len(sides[0]), len(sides[1]))
+    by_model = [np.sort(log_k[labels == model]) for model in (0, 1)]
+    n = (len(by_model[0]), len(by_model[1]))
     if min(n) < least:
         return Range(0.0, 0.0, n, least, empty=True)
-    low = max(float(side[least - 1]) for side in sides)
-    high = min(float(side[-least]) for side in sides)
+    low = max(float(values[least - 1]) for values in by_model)
+    high = min(float(values[-least]) for values in by_model)
     if low > high:
         return Range(0.0, 0.0, n, least, empty=True)
     return Range(low, high, n, least, empty=False)
@@ -97,9 +157,9 @@ def validated_range(log_k: ArrayLike, labels: ArrayLike, *, least: int = 10) -> 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Log K of held-out draws against model 0, (n, K), as the network sees them, and their models (n,).
+    """Log K of held-out draws against model 0, (n, K), as the network gives it, and their models, (n,).
 
-    `plain` says which of them are of the models as they are, (n,), and not rare draws; None if all are.
+    `plain` says which of them are plain draws of the models, (n,), and not rare draws; None if all are.
     """
 
     log_k: np.ndarray
@@ -112,7 +172,6 @@ class HeldOut:
             return self
         return HeldOut(self.log_k[self.plain], self.label[self.plain])
 
-    def range(self, above: int, below: int) -> Range:
-        """Return the log K of two models that these draws can vouch for."""
-        pair = (self.label == above) | (self.label == below)
-        return validated_range(self.log_k[pair, above] - self.log_k[pair, below], self.label[pair] == above)
+    def range(self, model: int, against: int) -> Range:
+        """Return the validated range of log K of two models."""
+        return validated_range(*of_pair(self.log_k, self.label, model, against))

@@ -1,4 +1,4 @@
-"""Mend log Bayes factors by an increasing function of them, fitted to draws and tested on others."""
+"""Correct log Bayes factors by an increasing function of them, fitted to draws and tested on other draws."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -10,19 +10,25 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax
 
 from evidencenet.checks.range import validated_range
-from evidencenet.checks.scores import check_log_odds, error_of_mean
+from evidencenet.checks.scores import Labels, check_log_odds, error_of_mean, log_scores
 
 Array = NDArray[np.float64]
-# Straight pieces that the range of log K is cut into; the outermost go on beyond it.
+# The validated range is cut into this many straight pieces; the outermost continue beyond it. A choice:
+# enough to follow a bend (tests/checks/test_recalibration.py has one), few enough to fit to 100 draws of each
+# model.
 _PIECES = 4
-# Narrower ranges than this, in nats, have one piece.
+# Narrower ranges than this, in nats, have one piece: then each of four pieces has at least half a nat.
 _LEAST_WIDTH = 2.0
-# Logs of slopes scatter by so much around 0, and around that of the piece beside, before the draws are seen.
+# Prior standard deviations of the logs of the slopes, around 0 and around that of the next piece. A choice:
+# slopes off by a factor of e^0.5 ≈ 1.6 are usual, and slopes change slowly along the range.
 _SCATTER, _BEND = 0.5, 0.1
-# Beyond these no slope is believed.
+# Slopes are kept between these. Log K that is off by more than a factor of ten cannot be corrected so.
 _SLOPES = (0.1, 10.0)
+# Draws of each model. Half of them fit: 100 draws of each of two models fix a shift to about √(4/200) ≈ 0.14
+# nats at best, where p = ½ for all.
 _LEAST_DRAWS = 200
-# The score of the draws not used for the fit must improve by so many of its errors.
+# The score of the draws not used for the fit must improve by this many of its errors: by chance in one of 40
+# cases.
 _ERRORS = 2.0
 
 
@@ -31,20 +37,21 @@ class Recalibration:
     """An increasing function of log K, made of straight pieces.
 
     Log K of model k against model 0 becomes `shift`_k + Σ_j `slope`_j · (the part of it in piece j). With
-    more than two models there is one piece, so that log K of all pairs still add up.
+    more than two models there is one piece. So log K of all pairs still add up.
 
     Parameters
     ----------
     shift
-        What each model's log K is moved by, shape (K,); the first is 0.
+        By how much each model's log K is moved, shape (K,); the first is 0.
     knots
-        Where one piece ends and the next begins, in log K before, shape (m,); empty for more than two models.
+        The log K, before the correction, where one piece ends and the next begins, shape (m,); empty for
+        more than two models.
     slope
         Of each piece, above 0, shape (m + 1,).
     draws
         How many draws it was fitted to.
     gain, gain_error
-        By how many nats it improves the log score of other draws, and the standard error of that.
+        By how many nats it improves the log score of other draws, and the standard error of this gain.
     """
 
     shift: np.ndarray
@@ -59,34 +66,34 @@ class Recalibration:
         return self.shift + np.tensordot(self.slope, _pieces(log_k, self.knots), 1)
 
     def slope_at(self, log_k: np.ndarray) -> np.ndarray:
-        """Return the slope at log K of shape (..., K), shape (...): errors of log K grow by it."""
+        """Return the slope at log K of shape (..., K), shape (...): errors of log K are multiplied by it."""
         return np.asarray(self.slope[np.searchsorted(self.knots, log_k[..., 1])], dtype=np.float64)
 
     def members(self, log_k: np.ndarray) -> np.ndarray:
-        """Map log K by each member, (members, n, K), so that the mean is what the mean is mapped to."""
+        """Map log K of each member, (members, n, K), so that their mean is the map of the mean."""
         mean = log_k.mean(axis=0)
         return self(mean) + self.slope_at(mean)[:, None] * (log_k - mean)
 
     @property
     def helps(self) -> bool:
-        """Whether it improves the score of draws not used for the fit, by two errors of the improvement."""
+        """Whether it improves the score of draws not used for the fit by more than two errors of the gain."""
         return self.gain > _ERRORS * self.gain_error
 
     @property
     def refusal(self) -> str:
-        """Why it is not kept, if it does not help."""
+        """Why it is not applied, if it does not help."""
         return (
-            f"recalibration was not kept: fitted to {self.draws:,} draws, it improved the score of others by "
-            f"{self.gain:.5f} ± {self.gain_error:.5f} nats, and two errors were wanted."
+            f"recalibration was not applied: fitted to {self.draws:,} draws, it improved the score of other "
+            f"draws by {self.gain:.5f} ± {self.gain_error:.5f} nats. More than two errors are needed."
         )
 
 
 def fit(log_k: ArrayLike, labels: ArrayLike, *, seed: int = 0) -> Recalibration:
     """Fit a recalibration to half of the draws, and test it on the others.
 
-    The fit is by maximum likelihood, drawn towards no change at all: the slopes of four equal pieces of the
-    range that the draws vouch for, and a shift; with more than two models, one slope and a shift for each
-    model. Slopes stay between 0.1 and 10.
+    The fit maximises the likelihood times a prior that favours no change. For two models there are a shift
+    and the slopes of four equal pieces of the validated range; for more models, one slope and a shift for
+    each model. Slopes stay between 0.1 and 10.
 
     Parameters
     ----------
@@ -117,25 +124,26 @@ def fit(log_k: ArrayLike, labels: ArrayLike, *, seed: int = 0) -> Recalibration:
             f"recalibration needs {_LEAST_DRAWS} draws of each model or more, got {counts.tolist()}. "
             "Simulate more."
         )
-    first = np.zeros(len(labels), dtype=bool)
+    fitting = np.zeros(len(labels), dtype=bool)
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     for k, count in enumerate(counts):
-        first[rng.permutation(np.flatnonzero(labels == k))[: count // 2]] = True
-    found = _fitted(log_k[first], labels[first])
-    other, model = log_k[~first], labels[~first]
-    gained = _cost(other, model) - _cost(found(other), model)
-    return replace(found, gain=float(gained.mean()), gain_error=error_of_mean(gained, model))
+        fitting[rng.permutation(np.flatnonzero(labels == k))[: count // 2]] = True
+    fitted = _fitted(log_k[fitting], labels[fitting])
+    others, other_labels = log_k[~fitting], labels[~fitting]
+    shares = _log_shares(other_labels, log_k.shape[1])
+    gained = log_scores(others + shares, other_labels) - log_scores(fitted(others) + shares, other_labels)
+    return replace(fitted, gain=float(gained.mean()), gain_error=error_of_mean(gained, other_labels))
 
 
-def _fitted(log_k: Array, labels: NDArray[np.int64]) -> Recalibration:
+def _fitted(log_k: Array, labels: Labels) -> Recalibration:
     models = log_k.shape[1]
     knots = np.zeros(0)
     if models == 2:
-        held = validated_range(log_k[:, 1], labels)
-        if held.high - held.low >= _LEAST_WIDTH:
-            knots = np.linspace(held.low, held.high, _PIECES + 1)[1:-1]
+        validated = validated_range(log_k[:, 1], labels)
+        if validated.high - validated.low >= _LEAST_WIDTH:
+            knots = np.linspace(validated.low, validated.high, _PIECES + 1)[1:-1]
     pieces = _pieces(log_k, knots)
-    prior = np.log(np.bincount(labels, minlength=models) / len(labels))
+    prior = _log_shares(labels, models)
     true = np.arange(models) == labels[:, None]
 
     def loss(numbers: Array) -> tuple[float, Array]:
@@ -160,12 +168,11 @@ def _fitted(log_k: Array, labels: NDArray[np.int64]) -> Recalibration:
 
 
 def _pieces(log_k: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Part of log K, counted from 0, that lies in each piece, (m + 1, ...); together they are log K."""
+    """Part of log K, counted from 0, that lies in each piece, (m + 1, ...). The sum of them is log K."""
     ends = np.concatenate([[-np.inf], knots, [np.inf]])
     return np.stack([np.clip(log_k, a, b) - np.clip(0.0, a, b) for a, b in pairwise(ends)])
 
 
-def _cost(log_k: Array, labels: NDArray[np.int64]) -> Array:
-    """−log p(true model|x) of each draw, with the draws' own shares as prior, (n,)."""
-    prior = np.log(np.bincount(labels, minlength=log_k.shape[1]) / len(labels))
-    return np.asarray(-log_softmax(log_k + prior, axis=1)[np.arange(len(labels)), labels])
+def _log_shares(labels: Labels, models: int) -> Array:
+    """Log of each model's share of the draws, (K,)."""
+    return np.asarray(np.log(np.bincount(labels, minlength=models) / len(labels)))

@@ -1,27 +1,36 @@
-"""How far to trust log Bayes factors: their score, the range held-out draws vouch for, and moment checks."""
+"""The log score of log Bayes factors on draws whose model is known, and what every check of arrays shares.
+
+−log p(true model | x) of a draw and the draws of one pair of models are computed here and nowhere else.
+"""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax
 
 Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+# A gain of more than this many of its standard errors is more than chance: three of them happen by chance in
+# about one of a thousand cases.
+_INFORMATIVE = 3.0
 
 
 @dataclass(frozen=True)
 class Score:
-    """Mean log score in nats, smaller is better, and its gain over knowing nothing.
+    """Mean log score in nats (smaller is better), and its gain over knowing nothing.
 
     Attributes
     ----------
     value, error
         Mean of −log p(true model|x) over the draws, and its standard error.
     nothing
-        The score of knowing nothing but the models' proportions: their entropy.
+        The score of somebody who knows only the share of each model among the draws: the entropy of the
+        shares.
     gain, gain_error
-        `nothing` − `value`, and its standard error from the paired differences. For exact odds the expected
-        gain is the mutual information of data and model, and no other odds gain more.
+        `nothing` − `value`, and its standard error from the paired differences. The expected gain of exact
+        odds is the mutual information of data and model. No other odds gain more.
     n
         Number of draws.
     """
@@ -36,7 +45,7 @@ class Score:
     @property
     def informative(self) -> bool:
         """Whether the gain is more than three of its standard errors."""
-        return self.gain > 3 * self.gain_error
+        return self.gain > _INFORMATIVE * self.gain_error
 
     def __str__(self) -> str:
         return (
@@ -48,21 +57,21 @@ class Score:
 def score(log_odds: ArrayLike, labels: ArrayLike) -> Score:
     """Score log posterior odds on draws whose model is known.
 
-    This sees what coverage cannot: odds that are calibrated but say little.
+    The score sees what coverage cannot: odds that are calibrated but say little.
 
     Parameters
     ----------
     log_odds
         Log posterior odds of each model against model 0, shape (n, K) with zeros in the first column, or
         (n,) for model 1 against model 0. They include the prior odds, which should be those of the draws:
-        for two models add log(n1/n0) to log K.
+        add log(n1/n0) to log K of two models.
     labels
         Model each draw came from, 0 to K − 1, shape (n,).
 
     Returns
     -------
     Score
-        Mean score and gain with standard errors, the number of draws of each model being given.
+        Mean score and gain with standard errors. The number of draws of each model counts as fixed.
 
     Examples
     --------
@@ -71,20 +80,75 @@ def score(log_odds: ArrayLike, labels: ArrayLike) -> Score:
     """
     log_odds, labels = check_log_odds(log_odds, labels)
     n, models = log_odds.shape
-    loss = -log_softmax(log_odds, axis=1)[np.arange(n), labels]
-    ignorant = -np.log(np.bincount(labels, minlength=models)[labels] / n)
-    gain = ignorant - loss
+    scores = log_scores(log_odds, labels)
+    of_nothing = -np.log(np.bincount(labels, minlength=models)[labels] / n)
+    gain = of_nothing - scores
     return Score(
-        value=float(loss.mean()),
-        error=error_of_mean(loss, labels),
-        nothing=float(ignorant.mean()),
+        value=float(scores.mean()),
+        error=error_of_mean(scores, labels),
+        nothing=float(of_nothing.mean()),
         gain=float(gain.mean()),
         gain_error=error_of_mean(gain, labels),
         n=n,
     )
 
 
-def check_log_odds(log_odds: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArray[np.int64]]:
+def log_scores(log_odds: np.ndarray, labels: np.ndarray) -> Array:
+    """Return −log p(true model | x) of each draw, shape (n,), in nats.
+
+    Parameters
+    ----------
+    log_odds
+        Log posterior odds of the models, up to a constant for each draw, shape (n, K).
+    labels
+        Model each draw came from, 0 to K − 1, shape (n,).
+
+    Examples
+    --------
+    >>> log_scores(np.zeros((2, 2)), np.array([0, 1])).round(3).tolist()
+    [0.693, 0.693]
+    """
+    return np.asarray(-log_softmax(log_odds, axis=1)[np.arange(len(labels)), labels])
+
+
+class PairDraws(NamedTuple):
+    """The draws of two models.
+
+    Attributes
+    ----------
+    log_k
+        Natural log K of the one against the other, shape (n,).
+    labels
+        True for draws of the first model, False for draws of the other, shape (n,).
+    """
+
+    log_k: Array
+    labels: NDArray[np.bool_]
+
+
+def of_pair(log_k: np.ndarray, labels: np.ndarray, model: int, against: int) -> PairDraws:
+    """Select the draws of two models from those of K.
+
+    Parameters
+    ----------
+    log_k
+        Log K of each draw against model 0, shape (n, K).
+    labels
+        Model each draw came from, shape (n,).
+    model, against
+        The numbers of the two models.
+
+    Examples
+    --------
+    >>> log_k = np.array([[0.0, 1.0, 3.0], [0.0, 2.0, 5.0], [0.0, 0.5, 0.2]])
+    >>> of_pair(log_k, np.array([0, 1, 2]), 2, 1)
+    PairDraws(log_k=array([ 3. , -0.3]), labels=array([False,  True]))
+    """
+    rows = (labels == model) | (labels == against)
+    return PairDraws(log_k[rows, model] - log_k[rows, against], labels[rows] == model)
+
+
+def check_log_odds(log_odds: ArrayLike, labels: ArrayLike) -> tuple[Array, Labels]:
     """Return log-odds (n, K) against model 0 and labels (n,) as arrays, or say what is wrong with them."""
     log_odds, labels = np.asarray(log_odds, dtype=np.float64), np.asarray(labels)
     if log_odds.ndim == 1:
@@ -106,11 +170,11 @@ def check_log_odds(log_odds: ArrayLike, labels: ArrayLike) -> tuple[Array, NDArr
     return log_odds, labels.astype(np.int64)
 
 
-def error_of_mean(values: Array, labels: NDArray[np.int64]) -> float:
-    """Return the standard error of a mean over draws, the number of draws of each model being given."""
-    total = 0.0
+def error_of_mean(values: Array, labels: Labels) -> float:
+    """Return the standard error of a mean over draws. The number of draws of each model counts as fixed."""
+    variance_of_sum = 0.0
     for model in np.unique(labels):
-        part = values[labels == model]
-        if len(part) > 1:
-            total += len(part) * part.var(ddof=1)
-    return float(np.sqrt(total) / len(values))
+        of_model = values[labels == model]
+        if len(of_model) > 1:
+            variance_of_sum += len(of_model) * of_model.var(ddof=1)
+    return float(np.sqrt(variance_of_sum) / len(values))

@@ -1,4 +1,4 @@
-"""`evidencenet validate`, `compare` and `report`: what a network is worth, and what it says."""
+"""`evidencenet validate`, `compare` and `report`: check a network, and ask it about observations."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -6,7 +6,6 @@ from typing import Annotated, Any
 import typer
 
 import evidencenet as en
-from evidencenet._common import wording
 from evidencenet._common.progress import Progress
 from evidencenet.cli.observations import Observations
 from evidencenet.cli.options import (
@@ -33,9 +32,9 @@ from evidencenet.cli.session import (
     record_of,
     session,
 )
-from evidencenet.estimator.answer import against_first, beyond, log_k_text
+from evidencenet.estimator.answer import Comparison, Comparisons
 
-# Each has its own figure and words on a page that is to be read.
+# Each answer has its own section and figure. More of them make a page that nobody reads.
 _MOST_ANSWERS = 20
 
 _Sims = Annotated[list[str], typer.Argument(metavar="SIMS", help=SIMS_HELP)]
@@ -56,7 +55,7 @@ def validate(
     json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Check a network on draws that it has not seen.
+    """Check a network on draws that it was not trained on.
 
     Exit code 3 if a check fails.
     """
@@ -76,17 +75,20 @@ def compare(
     obs: Annotated[Path, typer.Argument(metavar="OBS", help="A file of one or several observations.")],
     row: Row = None,
     prior: Prior = None,
+    model: Annotated[str | None, typer.Option(metavar="NAME", help="Log K of this model")] = None,
+    against: Annotated[str | None, typer.Option(metavar="NAME", help="against this one.")] = None,
     out: _Kept = None,
     force: Force = False,
     quiet: Quiet = False,
     json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Give log K of observations, its error, and what to beware of.
+    """Give log K of observations, its error, and warnings.
 
-    Each row of OBS is answered for by itself: observations that share parameters are to be simulated, and
-    trained on, as one. Exit code 4 if an observation is unlike the draws of every model; a log K beyond what
-    held-out draws confirm is told as a bound, and is no error.
+    Each row of OBS is answered for by itself: observations that share parameters must be simulated together
+    as one. Of more than two models, log K is that of the best against the second best, or of --model against
+    --against. Exit code 4 if an observation is unlike the draws of every model. A log K beyond the validated
+    range is given as a bound, and is no error.
     """
     given = numbers(prior, "--prior")
     with session(context) as run:
@@ -98,11 +100,12 @@ def compare(
         answers = {}
         with Progress("comparing", len(rows), enabled=run.progress and len(rows) > 100) as bar:
             for number in rows:
-                answers[number] = observed.compare(network, number, given)
+                answers[number] = observed.compare(network, number, given, model, against)
                 bar.update(len(answers))
+        several = Comparisons(tuple(answers.values()))
         run.finish(
             {"answers": _rows(answers)},
-            str(answers[rows[0]]) if len(answers) == 1 else _table(answers),
+            str(several[0]) if len(several) == 1 else several.table(list(answers)),
             kept=out,
             made_from=made_from(net, obs),
         )
@@ -130,7 +133,7 @@ def report(
     json: AsJson = False,
     debug: Debug = False,
 ) -> None:
-    """Write one HTML page of the answer, the checks and the making.
+    """Write one HTML page: the answers, the checks, and how the network was made.
 
     It can be read offline. Without SIMS there are no checks, without --observed no answers. Each row of OBS
     is answered for by itself.
@@ -144,8 +147,8 @@ def report(
             data = Observations.read(observed, network)
             if row is None and len(data) > _MOST_ANSWERS:
                 raise CommandError(
-                    f"{observed} holds {len(data):,} observations, and a page at most {_MOST_ANSWERS}; --row "
-                    "says which is meant, and evidencenet compare answers for all."
+                    f"{observed} holds {len(data):,} observations, and a page at most {_MOST_ANSWERS}. "
+                    "Choose one with --row, or use evidencenet compare, which answers for all."
                 )
             rows = range(len(data)) if row is None else [row]
             answers = {number: data.compare(network, number, shares) for number in rows}
@@ -174,34 +177,10 @@ def report(
         )
 
 
-def _rows(answers: dict[int, en.Comparison]) -> list[dict[str, Any]]:
+def _rows(answers: dict[int, Comparison]) -> list[dict[str, Any]]:
     return [{"row": number, **answer.to_dict()} for number, answer in answers.items()]
 
 
-def _unlike(answer: en.Comparison) -> bool:
-    """Whether no model makes such data: all that is warned of, but for log K beyond its range."""
-    log_k, _, ranges = against_first(answer)
-    return not set(answer.warnings) <= set(beyond(answer.names, log_k, ranges))
-
-
-def _table(answers: dict[int, en.Comparison]) -> str:
-    """One line for each observation."""
-    names = next(iter(answers.values())).names
-    width = max(len(name) for name in ("best model", *names))
-    of = names[1] if len(names) == 2 else "each"
-    last = f"natural log K of {of} against {names[0]}"
-    lines = [f"{'row':>5}  {'best model':<{width}}  {'probability':<11}  {last}"]
-    for number, answer in answers.items():
-        best = answer.lead.best
-        chance = wording.probability(float(answer.probabilities[best]))
-        unlike = "; unlike the draws of every model" if _unlike(answer) else ""
-        lines.append(f"{number:>5}  {names[best]:<{width}}  {chance:<11}  {_log_k(answer)}{unlike}")
-    return "\n".join(lines)
-
-
-def _log_k(answer: en.Comparison) -> str:
-    log_k, error, ranges = against_first(answer)
-    texts = [log_k_text(*each) for each in zip(log_k[1:], error[1:], ranges, strict=True)]
-    if len(texts) == 1:
-        return texts[0]
-    return "; ".join(f"{name} {text}" for name, text in zip(answer.names[1:], texts, strict=True))
+def _unlike(answer: Comparison) -> bool:
+    """Whether a model, or all of them, cannot produce these data: any warning except about the range."""
+    return any(warning.kind != "range" for warning in answer.warnings)

@@ -1,4 +1,4 @@
-"""Observations in a file, in the form that a network takes."""
+"""Observations read from a file, in the form that a network needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,19 +20,28 @@ class Observations:
 
     @classmethod
     def read(cls, path: Path, net: en.EvidenceNetwork) -> Self:
-        """Read a file of several observations, or of a single one without a first axis of its own."""
+        """Read a file of several observations, or of a single one without a first axis."""
         return cls(path, as_data(with_draws(read_data(path), net.example)))
 
     def __len__(self) -> int:
         return len(arrays_of(self.data)[0])
 
-    def compare(self, net: en.EvidenceNetwork, row: int, prior: Sequence[float] | None) -> en.Comparison:
-        """Answer for one observation, counted from 0."""
+    def compare(
+        self,
+        net: en.EvidenceNetwork,
+        row: int,
+        prior: Sequence[float] | None,
+        model: str | None = None,
+        against: str | None = None,
+    ) -> en.Comparison:
+        """Answer for one observation, counted from 0; `model` and `against` are as for `net.compare`."""
         if row >= len(self):
             raise CommandError(
-                f"there is no row {row} in {self.path}, which holds {len(self):,}, counted from 0."
+                f"there is no row {row} in {self.path}: it holds {len(self):,} observations, counted from 0."
             )
+        one = map_arrays(lambda array: array[row : row + 1], self.data)
         try:
-            return net.compare(map_arrays(lambda array: array[row : row + 1], self.data), prior)
+            answer: en.Comparison = net.compare(one, prior, model=model, against=against)
         except ValueError as error:
             raise CommandError(f"{self.path}, row {row}: {error}") from error
+        return answer

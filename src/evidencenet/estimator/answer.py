@@ -1,125 +1,313 @@
-"""The answer for one observation: log Bayes factor, error, probabilities, and what to beware of."""
+"""The answer for an observation: log Bayes factors, errors, probabilities, and warnings.
 
-from dataclasses import dataclass
+`PairAnswer` is about one pair of models, `Comparison` about one observation, `Comparisons` about several.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
 from textwrap import fill
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 from scipy.special import softmax
 
 from evidencenet._common import wording
+from evidencenet._common.arrays import index_of
 from evidencenet._common.display import card, frame, plain
-from evidencenet.checks.range import Range
+from evidencenet.checks.range import Bound, Range
 from evidencenet.estimator.densities import difference, finite
 
 if TYPE_CHECKING:
     import pandas
+    from matplotlib.axes import Axes
 
-_STRANGE = 0.001
-_STRANGE_AT_MOST = 0.01
+Kind = Literal["range", "novelty", "impossible"]
+# Data are called unlike the draws of a model if its novelty p-value is below this: one draw in a thousand is.
+_NOVEL = 0.001
+# Few held-out draws have no p-values that small. Then the smallest they have counts, if it is below this.
+_NOVEL_AT_MOST = 0.01
 _LN10 = float(np.log(10.0))
-_INDENT = 18
+# Width of the printed text, and where the second column starts: after "validated range".
+_WIDTH, _INDENT = 110, 18
+# A table of more observations is printed with its middle left out.
+_SHOWN_ROWS = 40
 
 
 @dataclass(frozen=True)
-class Lead:
-    """The best model against the second best.
+class AnswerWarning:
+    """One warning of an answer; `str` gives its text.
 
     Attributes
     ----------
-    best, other
-        Numbers of the two models.
-    log_k, error
-        Natural log K of the one against the other, 0 or more, and its standard error.
-    range
-        The log K of this pair that the held-out draws can vouch for.
+    kind
+        "range": a log K lies beyond its validated range. "novelty": the data are unlike the draws of every
+        model. "impossible": the known density of a model is zero for these data.
+    text
+        The warning as a sentence.
     """
 
-    best: int
-    other: int
-    log_k: float
+    kind: Kind
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Extrapolated(float):
+    """A number beyond the validated range. It is a float, but is shown as the bound that holds instead.
+
+    Examples
+    --------
+    >>> Extrapolated(31.2, "> 4.3")
+    > 4.3 (bound; the network says 31.2)
+    >>> Extrapolated(31.2, "> 4.3") + 1
+    32.2
+    """
+
+    bound: str
+
+    def __new__(cls, value: float, bound: str) -> "Extrapolated":
+        """Make the number, with the text of its bound; empty if there is none."""
+        number = super().__new__(cls, value)
+        number.bound = bound
+        return number
+
+    def __repr__(self) -> str:
+        says = f"the network says {float(self):.3g}"
+        return f"{self.bound} (bound; {says})" if self.bound else f"not validated ({says})"
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Extrapolated, (float(self), self.bound)
+
+
+@dataclass(frozen=True)
+class PairAnswer:
+    """What an observation says about one model against another.
+
+    Attributes
+    ----------
+    model, against
+        The names of the two.
+    estimate, error
+        Natural log K = log p(x|model) − log p(x|against) as the network gives it, and its standard error; the
+        error is NaN if it is not known, 0 if log K is exact.
+    range
+        The validated range of this log K. Beyond it, only `bound` is known. It has infinite ends where
+        known densities make log K of any size right.
+    """
+
+    model: str
+    against: str
+    estimate: float
     error: float
     range: Range
 
     @property
-    def confirmed(self) -> float:
-        """The log K that the held-out draws confirm: itself, the end of the range it lies beyond, or NaN."""
-        return self.range.confirmed(self.log_k)
+    def in_range(self) -> bool:
+        """Whether log K lies in the validated range."""
+        return bool(self.range.contains(self.estimate))
 
+    @property
+    def bound(self) -> Bound | None:
+        """The bound that holds with 97.5% confidence beyond the range; None inside it, or if it is empty."""
+        return self.range.bound(self.estimate, self.error)
+
+    @property
+    def log_k(self) -> float:
+        """Natural log K. Beyond the validated range it is shown as its bound, not as a number."""
+        return self.estimate if self.in_range else Extrapolated(self.estimate, self._bound())
+
+    @property
+    def log10_k(self) -> float:
+        """Decimal log K, shown as its bound beyond the validated range."""
+        value = self.estimate / _LN10
+        return value if self.in_range else Extrapolated(value, self._bound(_LN10, 2))
+
+    @property
+    def bayes_factor(self) -> float:
+        """K itself, infinite if too large for a float; shown as its bound beyond the validated range."""
+        with np.errstate(over="ignore"):
+            value = float(np.exp(self.estimate))
+        if self.in_range:
+            return value
+        bound = self.bound
+        if bound is None:
+            return Extrapolated(value, "")
+        end = float(bound.text()[2:])
+        return Extrapolated(value, f"{'>' if bound.above else '<'} {wording.odds(end).removesuffix(' : 1')}")
+
+    @property
     def odds(self) -> str:
-        """Return the odds in words: a number, a bound, or that there is none."""
-        if self.range.empty:
-            return f"not confirmed (the network says {wording.odds(self.log_k)})"
-        if self.range.contains(self.log_k):
-            return wording.odds(self.log_k)
-        if self.confirmed <= 0:
-            return f"not settled (the network says {wording.odds(self.log_k)})"
-        above = self.log_k > self.range.high
-        end = float(wording.bound(self.confirmed, above=above)[2:])
-        return f"{'more' if above else 'less'} than {wording.odds(end)}"
+        """The odds for the model that the data favour: a number, a bound, or that there is none."""
+        pair = self.favouring()
+        if pair.range.empty:
+            return f"not validated (the network says {wording.odds(pair.estimate)})"
+        if (bound := pair.bound) is None:
+            return wording.odds(pair.estimate)
+        if bound.value <= 0:
+            return f"not settled (the network says {wording.odds(pair.estimate)})"
+        return f"{'more' if bound.above else 'less'} than {wording.odds(float(bound.text()[2:]))}"
 
+    @property
     def words(self) -> str:
-        """Return Jeffreys' and Kass and Raftery's words for what is confirmed; empty if nothing is."""
-        if not (self.confirmed > 0 or self.range.contains(self.log_k)):
+        """Jeffreys' and Kass and Raftery's words for the evidence, or for its bound; empty without one."""
+        pair = self.favouring()
+        bound = pair.bound
+        if pair.range.empty or (bound is not None and bound.value <= 0):
             return ""
-        size = self.confirmed
+        size = pair.estimate if bound is None else bound.value
         return f"{wording.jeffreys(size)} by Jeffreys, {wording.kass_raftery(size)} by Kass & Raftery"
 
+    def favouring(self) -> "PairAnswer":
+        """Return the same pair with the model that the data favour first, so that log K is not negative."""
+        return self if self.estimate >= 0 else self.reversed()
 
-@dataclass(frozen=True, eq=False)
+    def reversed(self) -> "PairAnswer":
+        """Return the same pair the other way round."""
+        return PairAnswer(self.against, self.model, 0.0 - self.estimate, self.error, self.range.reversed())
+
+    def text(self, *, unit: float = 1.0) -> str:
+        """Write log K with its error, or as the bound that holds, in units of `unit` nats."""
+        if self.in_range:
+            return _with_error(self.estimate / unit, self.error / unit)
+        says = f"the network says {self.estimate / unit:.3g}"
+        draws = f"{sum(self.range.n):,} held-out draws"
+        if (bound := self.bound) is None:
+            return f"not validated: the models overlap too little among {draws} ({says})"
+        return f"{bound.text(unit=unit)} (97.5% bound, beyond the validated range of {draws}; {says})"
+
+    def __str__(self) -> str:
+        return f"{self.model} against {self.against}: log K {self.text()}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers, one level deep."""
+        validated, bound = self.range, self.bound
+        return {
+            "model": self.model,
+            "against": self.against,
+            "log_k": self.estimate,
+            "error": self.error,
+            "log10_k": self.estimate / _LN10,
+            "range_low": float("nan") if validated.empty else validated.low,
+            "range_high": float("nan") if validated.empty else validated.high,
+            "in_range": self.in_range,
+            "bound": None if bound is None else bound.text(),
+            "words": self.words,
+        }
+
+    def _bound(self, unit: float = 1.0, decimals: int = 1) -> str:
+        return "" if (bound := self.bound) is None else bound.text(unit=unit, decimals=decimals)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """What an observation says about the models; print it, or show it in a notebook.
+    """What one observation says about the models; print it, show it in a notebook, or call `plot`.
+
+    `log_k`, `error`, `range`, `in_range`, `bound`, `log10_k`, `bayes_factor` and `words` are those of one
+    pair of models, named by `model` and `against`: for two models the second against the first; for more
+    the best against the second best, unless `compare` was asked for another pair.
 
     Attributes
     ----------
     names
-        The models.
-    log_k
-        Natural log Bayes factor of each model against the first, shape (K,); for two models a number,
-        log p(x|M1) − log p(x|M0).
-    error
-        Its standard error; NaN if it is not known.
-    probabilities
-        Posterior probability of each model, shape (K,), under the prior given to `compare`.
-    range
-        The log K that the held-out draws can vouch for, of each model against the first, a tuple of K − 1;
-        for two models one `Range`. Beyond it, log K is no more than a bound. It has infinite ends where a
-        known density vouches for log K of any size.
+        The K models.
+    model, against
+        The pair that `log_k` is about.
+    pairs
+        Log K of every two models, the later against the earlier; see also `pair` and
+        ``to_dataframe("pair")``.
+    ranking
+        The numbers of the models, best first, by their evidence p(x|model).
+    probabilities, probability_errors
+        Posterior probability of each model under the prior given to `compare`, and its standard error, (K,).
     novelty
-        Per model the p-value of the observation's distance from that model's draws, shape (K,): how often a
-        draw of the model lies farther out. NaN if it was not computed.
+        For each model the p-value of the observation's distance from its draws, shape (K,): how often a draw
+        of the model lies farther out. NaN if it was not computed.
     warnings
-        Sentences; empty if there is nothing to beware of.
-    lead
-        The best model against the second best.
+        `AnswerWarning` records; empty if there is nothing to beware of.
     recalibrated
         To how many draws log K was recalibrated; 0 if it was not.
     """
 
     names: tuple[str, ...]
-    log_k: float | np.ndarray
-    error: float | np.ndarray
+    model: str
+    against: str
+    pairs: tuple[PairAnswer, ...]
+    ranking: tuple[int, ...]
     probabilities: np.ndarray
-    range: Range | tuple[Range, ...]
+    probability_errors: np.ndarray
     novelty: np.ndarray
-    warnings: tuple[str, ...]
-    lead: Lead
+    warnings: tuple[AnswerWarning, ...]
     recalibrated: int = 0
 
+    def pair(self, model: int | str | None = None, against: int | str | None = None) -> PairAnswer:
+        """Return what the observation says about any two models, each by number or name.
+
+        Without arguments these are `model` and `against`.
+        """
+        first = index_of(self.model if model is None else model, self.names)
+        second = index_of(self.against if against is None else against, self.names)
+        if first == second:
+            raise ValueError(f"model and against are both {self.names[first]!r}; wanted two models.")
+        for pair in self.pairs:
+            if (pair.model, pair.against) == (self.names[max(first, second)], self.names[min(first, second)]):
+                return pair if first > second else pair.reversed()
+        raise AssertionError("an answer holds every pair")
+
     @property
-    def inside(self) -> bool | tuple[bool, ...]:
-        """Whether log K lies in `range`: of each model against the first, K − 1; for two models one bool."""
-        if isinstance(self.range, Range):
-            return bool(self.range.contains(self.log_k))
-        pairs = zip(self.range, np.asarray(self.log_k)[1:], strict=True)
-        return tuple(bool(held.contains(value)) for held, value in pairs)
+    def lead(self) -> PairAnswer:
+        """The best model against the second best."""
+        return self.pair(*self.ranking[:2])
+
+    @property
+    def log_k(self) -> float:
+        """Natural log K of `model` against `against`; beyond the validated range it is shown as its bound."""
+        return self.pair().log_k
+
+    @property
+    def log10_k(self) -> float:
+        """Decimal log K of `model` against `against`; beyond the validated range it is shown as its bound."""
+        return self.pair().log10_k
+
+    @property
+    def bayes_factor(self) -> float:
+        """K of `model` against `against`; beyond the validated range it is shown as its bound."""
+        return self.pair().bayes_factor
+
+    @property
+    def error(self) -> float:
+        """Standard error of `log_k`; NaN if it is not known, 0 if log K is exact."""
+        return self.pair().error
+
+    @property
+    def range(self) -> Range:
+        """The validated range of `log_k`."""
+        return self.pair().range
+
+    @property
+    def in_range(self) -> bool:
+        """Whether `log_k` lies in its validated range."""
+        return self.pair().in_range
+
+    @property
+    def bound(self) -> Bound | None:
+        """Beyond the validated range, the bound on `log_k` that holds with 97.5% confidence; else None."""
+        return self.pair().bound
+
+    @property
+    def words(self) -> str:
+        """Jeffreys' and Kass and Raftery's words for the evidence of `model` and `against`."""
+        return self.pair().words
 
     def __str__(self) -> str:
         lines = [self._title()]
         for name, text in self._rows():
             line = f"  {name:<{_INDENT - 3}} {text}"
-            lines.append(fill(line, 110, subsequent_indent=" " * _INDENT, break_long_words=False))
-        lines += [fill(f"  Warning: {w}", 110, subsequent_indent="    ") for w in self._other_warnings()]
+            lines.append(fill(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False))
+        lines += [fill(f"  Warning: {w}", _WIDTH, subsequent_indent="    ") for w in self._other_warnings()]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -128,53 +316,63 @@ class Comparison:
         return card(self._title(), self._rows(), notes=self._other_warnings())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers as JSON knows them; what is NaN or infinite is None."""
-        ranges = self.range if isinstance(self.range, tuple) else (self.range,)
-        held = [None if r.empty else {"low": r.low, "high": r.high, "draws": sum(r.n)} for r in ranges]
-        lead = self.lead
+        """Return all numbers as JSON has them; NaN and infinity become None."""
+        pair, lead = self.pair(), self.lead
+        validated = pair.range
+        ends = {"low": validated.low, "high": validated.high, "draws": sum(validated.n)}
         return plain(
             {
                 "names": self.names,
-                "log_k": self.log_k,
-                "error": self.error,
-                "log10_k": np.asarray(self.log_k) / _LN10,
-                "log10_error": np.asarray(self.error) / _LN10,
+                "model": self.model,
+                "against": self.against,
+                "log_k": pair.estimate,
+                "error": pair.error,
+                "log10_k": pair.estimate / _LN10,
+                "log10_error": pair.error / _LN10,
+                "range": None if validated.empty else ends,
+                "in_range": pair.in_range,
+                "bound": pair.bound and {"value": pair.bound.value, "above": pair.bound.above},
                 "probabilities": self.probabilities,
-                "range": held[0] if len(self.names) == 2 else held,
-                "inside": self.inside,
+                "probability_errors": self.probability_errors,
                 "novelty": self.novelty,
-                "best": self.names[lead.best],
-                "second": self.names[lead.other],
-                "best_against_second": {
-                    "log_k": lead.log_k,
-                    "error": lead.error,
-                    "confirmed_log_k": lead.confirmed,
-                    "words": lead.words(),
-                },
+                "best": lead.model,
+                "second": lead.against,
+                "words": lead.words,
+                "pairs": [one.to_dict() for one in self.pairs],
                 "recalibrated_on": self.recalibrated or None,
-                "warnings": self.warnings,
+                "warnings": [vars(warning) for warning in self.warnings],
             }
         )
 
-    def to_dataframe(self) -> "pandas.DataFrame":
-        """Return one row a model, by its name: log K against the first model, and what belongs to it."""
-        log_k, error, ranges = against_first(self)
+    def to_dataframe(self, by: Literal["model", "pair"] = "model") -> "pandas.DataFrame":
+        """Return one row a model, with log K against the first model; or one row a pair of models."""
+        if by == "pair":
+            return frame([plain_row(pair.to_dict()) for pair in self.pairs], "model")
+        if by != "model":
+            raise ValueError(f'by = {by!r}; wanted "model" or "pair".')
         rows = []
         for k, name in enumerate(self.names):
-            held = ranges[k - 1] if k and not ranges[k - 1].empty else None
+            pair = self.pair(k, 0).to_dict() if k else {}
             rows.append(
                 {
                     "model": name,
-                    "log_k": float(log_k[k]),
-                    "error": float(error[k]),
+                    "log_k": pair.get("log_k", 0.0),
+                    "error": pair.get("error", 0.0),
                     "probability": float(self.probabilities[k]),
-                    "range_low": held.low if held else float("nan"),
-                    "range_high": held.high if held else float("nan"),
-                    "inside": bool(ranges[k - 1].contains(log_k[k])) if k else True,
+                    "probability_error": float(self.probability_errors[k]),
+                    "range_low": pair.get("range_low", float("nan")),
+                    "range_high": pair.get("range_high", float("nan")),
+                    "in_range": pair.get("in_range", True),
                     "novelty": float(self.novelty[k]),
                 }
             )
         return frame(rows, "model")
+
+    def plot(self, axes: "Sequence[Axes] | None" = None) -> "Sequence[Axes]":
+        """Draw the probabilities, and log K of every pair with its validated range, on two axes."""
+        from evidencenet.report import plots
+
+        return plots.answer(self, axes)
 
     def _title(self) -> str:
         if len(self.names) == 2:
@@ -182,36 +380,38 @@ class Comparison:
         return f"{len(self.names)} models, best first; log K against {self.names[0]}, natural log"
 
     def _rows(self) -> list[tuple[str, str]]:
-        """Say everything, line by line: what it is about, and what it is."""
-        log_k, error, ranges = against_first(self)
-        lead, rows = self.lead, []
-        if len(self.names) == 2:
-            rows += _of_pair(float(log_k[1]), float(error[1]), ranges[0])
+        """Return all lines: label and text."""
+        two, lead, rows = len(self.names) == 2, self.lead, []
+        listed = dict(zip(self.names, self._probability_texts(), strict=True))
+        if two:
+            rows += _of_two(self.pairs[0])
         else:
-            for k in np.argsort(-log_k, kind="stable"):
-                said = "the reference" if k == 0 else f"log K {log_k_text(log_k[k], error[k], ranges[k - 1])}"
-                rows.append(
-                    (self.names[k], f"{said}; probability {wording.probability(self.probabilities[k])}")
-                )
-        words = lead.words()
-        pair = f"{self.names[lead.best]} over {self.names[lead.other]}"
-        rows.append(("odds", f"{lead.odds()} for {pair}{f': {words}' if words else ''}"))
-        if len(self.names) == 2:
-            parts = zip(self.names, self.probabilities, strict=True)
-            listed = ", ".join(f"{name} {wording.probability(p)}" for name, p in parts)
-            doubt = "" if self.inside else " (if the network extrapolates well)"
-            rows.append(("probabilities", listed + doubt))
-            if not ranges[0].empty:
-                rows.append(("range", _confirmed(ranges[0], float(error[1]))))
+            for k in self.ranking:
+                text = f"log K {self.pair(k, 0).text()}" if k else "the others' log K is against this model"
+                rows.append((self.names[k], f"probability {listed[self.names[k]]}; {text}"))
+        evidence = f": {lead.words}" if lead.words else ""
+        rows.append(("odds", f"{lead.odds} for {lead.model} over {lead.against}{evidence}"))
+        if two:
+            doubt = "" if self.in_range else " (if the network extrapolates well)"
+            rows.append(("probabilities", ", ".join(f"{name} {p}" for name, p in listed.items()) + doubt))
+            if not self.pairs[0].range.empty:
+                rows.append(("validated range", _range_text(self.pairs[0])))
         else:
-            told = zip(self.names[1:], ranges, strict=True)
-            rows.append(("confirmed log K", "; ".join(f"{name} {_ends(held)}" for name, held in told)))
-        rows.append(("like the draws?", self._likeness()))
+            ends = (f"{pair.model} {_ends(pair.range)}" for pair in self._against_first())
+            rows.append(("validated range", f"log K of {'; '.join(ends)}"))
+        rows.append(("novelty", self._novelty_text()))
         if self.recalibrated:
             rows.append(("recalibrated", f"on {self.recalibrated:,} draws"))
         return rows
 
-    def _likeness(self) -> str:
+    def _against_first(self) -> list[PairAnswer]:
+        return [self.pair(k, 0) for k in range(1, len(self.names))]
+
+    def _probability_texts(self) -> list[str]:
+        errors = self.probability_errors if self.in_range else None
+        return wording.probabilities(self.probabilities.tolist(), None if errors is None else errors.tolist())
+
+    def _novelty_text(self) -> str:
         if np.isnan(self.novelty).all():
             return "not computed for data of so many numbers"
         parts = zip(self.names, self.novelty, strict=True)
@@ -219,95 +419,242 @@ class Comparison:
         return f"p = {listed} (how often a draw of the model lies farther out)"
 
     def _other_warnings(self) -> list[str]:
-        """Return the warnings, but for those about the range, which stand beside log K."""
-        log_k, _, ranges = against_first(self)
-        said = beyond(self.names, log_k, ranges)
-        return [warning for warning in self.warnings if warning not in said]
+        """Return the warnings that are not about the range: that stands beside log K already."""
+        return [warning.text for warning in self.warnings if warning.kind != "range"]
 
 
-def compare(
-    names: tuple[str, ...],
-    log_p: np.ndarray,
-    error: np.ndarray,
-    log_prior: np.ndarray,
-    ranges: tuple[Range, ...],
-    novelty: np.ndarray,
-    lead: Lead,
-    *,
-    least: float = 0.0,
-    recalibrated: int = 0,
-) -> Comparison:
-    """Put together the answer from log p(x|M) (K,), up to what all share, and the errors of log K (K,).
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparisons(Sequence[Comparison]):
+    """Answers for several observations, each by itself: a sequence of `Comparison`, printed as a table.
 
-    That is log K against model 0, or against any other. `least` is the smallest p-value that the held-out
-    draws can tell.
+    If the observations share parameters, the evidence of all together is *not* the sum of these log K:
+    simulate them together as one x instead.
+
+    Attributes
+    ----------
+    answers
+        One `Comparison` for each observation.
     """
-    impossible = np.flatnonzero(np.isneginf(log_p))
-    if len(impossible) == len(names):
-        raise ValueError("the known density of every model is zero for this observation: none can be right.")
-    probabilities = softmax(finite(log_p) + log_prior)
-    log_k = difference(log_p, np.full_like(log_p, log_p[0]))
-    warnings = beyond(names, log_k, ranges)
-    # Few draws do not know small p-values; then to lie farther out than all of them is strange enough.
-    strange = max(_STRANGE, least if least < _STRANGE_AT_MOST else 0.0)
-    if np.all(novelty <= strange):
-        warnings.append(
-            f"no model produces data like this (p ≤ {strange:.2g} under each): "
-            "the Bayes factor compares wrong models."
+
+    answers: tuple[Comparison, ...]
+
+    def __len__(self) -> int:
+        return len(self.answers)
+
+    @overload
+    def __getitem__(self, index: int) -> Comparison: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> "Comparisons": ...
+
+    def __getitem__(self, index: int | slice) -> "Comparison | Comparisons":
+        if isinstance(index, slice):
+            return Comparisons(self.answers[index])
+        return self.answers[index]
+
+    def __iter__(self) -> Iterator[Comparison]:
+        return iter(self.answers)
+
+    def table(self, rows: Sequence[int] | None = None) -> str:
+        """Write one line for each observation; `rows` are their numbers, from 0 on by default."""
+        numbers = range(len(self)) if rows is None else rows
+        return "\n".join([self._header(), *map(self._line, numbers, self.answers)])
+
+    def __str__(self) -> str:
+        if len(self) <= _SHOWN_ROWS:
+            return self.table()
+        half = _SHOWN_ROWS // 2
+        left_out = f"{'…':>5}  {len(self) - 2 * half:,} more observations"
+        lines = [self._header(), *map(self._line, range(half), self.answers), left_out]
+        last = range(len(self) - half, len(self))
+        return "\n".join([*lines, *(self._line(i, self.answers[i]) for i in last)])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        shown = self.answers[:_SHOWN_ROWS]
+        more = [f"{len(self) - len(shown):,} more observations"] if len(self) > len(shown) else []
+        rows = [(str(i), self._line(i, answer)[5:].strip()) for i, answer in enumerate(shown)]
+        return card(f"{len(self):,} observations", [*rows, *(("…", text) for text in more)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers as JSON has them."""
+        return {"answers": [answer.to_dict() for answer in self.answers]}
+
+    def to_dataframe(self) -> "pandas.DataFrame":
+        """Return one row an observation: log K of its pair of models, and the probability of each model."""
+        rows = []
+        for number, answer in enumerate(self.answers):
+            probabilities = zip(answer.names, answer.probabilities, strict=True)
+            rows.append(
+                {
+                    "row": number,
+                    "best": answer.lead.model,
+                    **plain_row(answer.pair().to_dict()),
+                    **{f"p({name})": float(p) for name, p in probabilities},
+                    "novelty": float(np.max(answer.novelty)),
+                    "warnings": "; ".join(map(str, answer.warnings)),
+                }
+            )
+        return frame(rows, "row")
+
+    def _header(self) -> str:
+        names = self.answers[0].names
+        pair = f"{names[1]} against {names[0]}" if len(names) == 2 else "the pair named"
+        return f"{'row':>5}  {'best model':<{self._width()}}  {'probability':<11}  natural log K of {pair}"
+
+    def _line(self, number: int, answer: Comparison) -> str:
+        best = answer.ranking[0]
+        chance = wording.probability(float(answer.probabilities[best]))
+        pair = answer.pair()
+        named = "" if len(answer.names) == 2 else f"{pair.model} against {pair.against} "
+        novel = any(warning.kind == "novelty" for warning in answer.warnings)
+        unlike = "; unlike the draws of every model" if novel else ""
+        width = self._width()
+        return f"{number:>5}  {answer.names[best]:<{width}}  {chance:<11}  {named}{pair.text()}{unlike}"
+
+    def _width(self) -> int:
+        return max(len(name) for name in ("best model", *self.answers[0].names))
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """What was computed for n observations, from which answers are made.
+
+    Attributes
+    ----------
+    names
+        The K models.
+    log_p
+        Log p(x|model), up to a term that all models share, (n, K).
+    errors
+        Standard error of log K of every two models, (n, pairs), in the order of `pairs_of`.
+    exact
+        Whether that log K is validated by known densities, whatever its size, (n, pairs).
+    ranges
+        The validated range of every two models by held-out draws.
+    novelty
+        P-values of novelty, (n, K).
+    least_p
+        The smallest p-value of novelty that the held-out draws of every model have.
+    recalibrated
+        To how many draws log K was recalibrated.
+    """
+
+    names: tuple[str, ...]
+    log_p: np.ndarray
+    errors: np.ndarray
+    exact: np.ndarray
+    ranges: tuple[Range, ...]
+    novelty: np.ndarray
+    least_p: float = 0.0
+    recalibrated: int = 0
+
+    def answer(
+        self, i: int, log_prior: np.ndarray, model: int | None = None, against: int | None = None
+    ) -> Comparison:
+        """Put together the answer for one of the observations, given the log prior of the models, (K,)."""
+        names, log_p = self.names, self.log_p[i]
+        impossible = np.flatnonzero(np.isneginf(log_p))
+        if len(impossible) == len(names):
+            raise ValueError(
+                "the known density of every model is zero for this observation: none can be right."
+            )
+        pairs = []
+        for j, (above, below) in enumerate(pairs_of(len(names))):
+            validated = self.ranges[j]
+            if self.exact[i, j]:
+                validated = replace(validated, low=-np.inf, high=np.inf, least=0, empty=False)
+            log_k = float(difference(log_p[above], log_p[below]))
+            pairs.append(PairAnswer(names[above], names[below], log_k, float(self.errors[i, j]), validated))
+        ranking = tuple(int(k) for k in np.argsort(-log_p, kind="stable"))
+        usual = (1, 0) if len(names) == 2 else ranking[:2]
+        probabilities = softmax(finite(log_p) + log_prior)
+        return Comparison(
+            names,
+            names[usual[0] if model is None else model],
+            names[usual[1] if against is None else against],
+            tuple(pairs),
+            ranking,
+            probabilities,
+            probability_errors(probabilities, self.errors[i]),
+            self.novelty[i],
+            self._warnings(i, pairs, impossible),
+            self.recalibrated,
         )
-    for k in impossible:
-        warnings.append(f"{names[k]} cannot produce these data: its density is zero.")
-    two = len(names) == 2
-    return Comparison(
-        names,
-        float(log_k[1]) if two else log_k,
-        float(error[1]) if two else error,
-        probabilities,
-        ranges[0] if two else ranges,
-        novelty,
-        tuple(warnings),
-        lead,
-        recalibrated,
-    )
+
+    def _warnings(self, i: int, pairs: list[PairAnswer], impossible: np.ndarray) -> tuple[AnswerWarning, ...]:
+        first = self.names[0]
+        warnings = [range_warning(pair) for pair in pairs if pair.against == first and not pair.in_range]
+        # Few draws have no small p-values. Then to lie farther out than all of them is unusual enough.
+        smallest = max(_NOVEL, self.least_p if self.least_p < _NOVEL_AT_MOST else 0.0)
+        if np.all(self.novelty[i] <= smallest):
+            text = (
+                f"no model produces data like this (p ≤ {smallest:.2g} under each): "
+                "the Bayes factor compares wrong models."
+            )
+            warnings.append(AnswerWarning("novelty", text))
+        for k in impossible:
+            text = f"{self.names[k]} cannot produce these data: its density is zero."
+            warnings.append(AnswerWarning("impossible", text))
+        return tuple(warnings)
 
 
-def against_first(answer: Comparison) -> tuple[np.ndarray, np.ndarray, tuple[Range, ...]]:
-    """Return log K and its error against the first model, both (K,), and ranges, for two models too."""
-    if isinstance(answer.range, tuple):
-        return np.asarray(answer.log_k), np.asarray(answer.error), answer.range
-    return np.array([0.0, float(answer.log_k)]), np.array([0.0, float(answer.error)]), (answer.range,)
+def range_warning(pair: PairAnswer) -> AnswerWarning:
+    """Warn of a log K beyond its validated range, and say how the range can be extended."""
+    return AnswerWarning("range", f"{pair}. Extend the range with rare draws: deepen(net, models).")
 
 
-def beyond(names: tuple[str, ...], log_k: np.ndarray, ranges: tuple[Range, ...]) -> list[str]:
-    """Say of each log K outside its range what is confirmed of it."""
-    return [
-        f"{name} against {names[0]}: log K {log_k_text(value, float('nan'), held)}. Extend the range with "
-        "rare draws: deepen(net, models)."
-        for name, value, held in zip(names[1:], log_k[1:], ranges, strict=True)
-        if not held.contains(value)
-    ]
+def pairs_of(models: int) -> list[tuple[int, int]]:
+    """Return the numbers of every two of K models, the later one first."""
+    return [(above, below) for below, above in combinations(range(models), 2)]
 
 
-def log_k_text(log_k: float, error: float, held: Range, *, unit: float = 1.0) -> str:
-    """Write a log K with its error, or as the bound that is confirmed of it, in units of `unit` nats."""
-    if held.contains(log_k):
-        return _with_error(log_k / unit, error / unit)
-    says = f"the network says {log_k / unit:.3g}"
-    if held.empty:
-        return f"not confirmed: the models overlap too little among {_draws(held)} ({says})"
-    end = wording.bound(held.confirmed(log_k) / unit, above=log_k > held.high)
-    return f"{end} (beyond what {_draws(held)} can confirm; {says})"
+def probability_errors(probabilities: np.ndarray, errors: np.ndarray) -> np.ndarray:
+    """Return the standard errors of posterior probabilities, (K,), from those of log K of every two models.
+
+    Parameters
+    ----------
+    probabilities
+        Shape (K,).
+    errors
+        Of log K, in the order of `pairs_of`, shape (pairs,); NaN where they are not known.
+
+    Notes
+    -----
+    A change of log K changes p_k by p_k Σ_j p_j δL_kj. With V_ij the variance of L_ij = log p_i − log p_j,
+    the covariance of L_ki and L_kj is (V_ki + V_kj − V_ij)/2, so that the variance of the sum is Σ_i p_i V_ki
+    − ½ Σ_ij p_i p_j V_ij.
+
+    Examples
+    --------
+    >>> probability_errors(np.array([0.2, 0.8]), np.array([0.1])).round(4).tolist()  # p (1 − p) error
+    [0.016, 0.016]
+    """
+    models = len(probabilities)
+    variance = np.zeros((models, models))
+    for (above, below), error in zip(pairs_of(models), errors, strict=True):
+        variance[above, below] = variance[below, above] = error**2
+    # Models without any probability have none to lose; their errors may be infinite.
+    variance = np.where(np.outer(probabilities, probabilities) > 0, variance, 0.0)
+    of_sum = variance @ probabilities - 0.5 * probabilities @ variance @ probabilities
+    return np.asarray(probabilities * np.sqrt(np.maximum(of_sum, 0.0)))
 
 
-def _of_pair(log_k: float, error: float, held: Range) -> list[tuple[str, str]]:
+def plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row for a table: a missing text is empty."""
+    return {key: "" if value is None else value for key, value in row.items()}
+
+
+def _of_two(pair: PairAnswer) -> list[tuple[str, str]]:
     """Write the log K of two models, natural and to base 10."""
-    if held.contains(log_k):
-        ten = _with_error(log_k / _LN10, error / _LN10)
-        return [("log K", f"{_with_error(log_k, error)} (natural log; log10 K {ten})")]
-    rows = [("log K", log_k_text(log_k, error, held))]
-    if not held.empty:
-        end = wording.bound(held.confirmed(log_k) / _LN10, above=log_k > held.high, decimals=2)
-        rows.append(("log10 K", f"{end} (the network says {log_k / _LN10:.3g})"))
+    if pair.in_range:
+        ten = _with_error(pair.estimate / _LN10, pair.error / _LN10)
+        return [("log K", f"{pair.text()} (natural log; log10 K {ten})")]
+    rows = [("log K", pair.text())]
+    if (bound := pair.bound) is not None:
+        end = bound.text(unit=_LN10, decimals=2)
+        rows.append(("log10 K", f"{end} (the network says {pair.estimate / _LN10:.3g})"))
     return rows
 
 
@@ -315,20 +662,18 @@ def _with_error(log_k: float, error: float) -> str:
     return f"{log_k:.6g}, exact" if error == 0 else wording.with_error(log_k, error)
 
 
-def _ends(held: Range) -> str:
-    if held.unlimited:
-        return "any"
-    return "none" if held.empty else f"from {held.low:.2f} to {held.high:.2f}"
+def _ends(validated: Range) -> str:
+    if validated.unlimited:
+        return "of any size"
+    if validated.empty:
+        return "none"
+    return f"from {wording.fixed(validated.low)} to {wording.fixed(validated.high)}"
 
 
-def _confirmed(held: Range, error: float) -> str:
-    """Say what vouches for a log K of two models, in a range that is not empty."""
-    if not held.unlimited:
-        return f"natural log K {_ends(held)} is confirmed by {_draws(held)}"
-    if error == 0:
-        return "none is needed: both densities are known"
-    return "log K of any size is confirmed here: one density is known, the other learned against a reference"
-
-
-def _draws(held: Range) -> str:
-    return f"{sum(held.n):,} held-out draws"
+def _range_text(pair: PairAnswer) -> str:
+    """Write the validated range of two models, which is not empty."""
+    if not pair.range.unlimited:
+        return f"natural log K {_ends(pair.range)}, by {sum(pair.range.n):,} held-out draws"
+    if pair.error == 0:
+        return "not needed: both densities are known"
+    return "log K of any size: one density is known, and the other was learned against a reference"

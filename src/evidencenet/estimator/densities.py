@@ -1,4 +1,9 @@
-"""Training where some densities are known: what is added to the draws, and to the network."""
+"""`Densities`: the known densities among the models, and log K that is learned against them.
+
+A model whose density is not known is learned against *anchors*: models of known density that its draws
+overlap with, and a reference fitted to the draws. Its log density is that of the anchor plus the learned log
+K.
+"""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,20 +20,30 @@ from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.model import Model
 
 LogDensity = Callable[[Any], Any]
-# A known model is the anchor in the range that held-out draws confirm, and not at all so many nats beyond.
+# A known model is an anchor within the validated range. Beyond it, its weight falls to 0 over this many nats:
+# a choice, about a grade of Jeffreys' scale.
 _TAPER = 1.0
-# Ten draws at the ends of a range confirm log K to about 0.3 there: what lies no farther beyond is as good.
+# Ten draws at the ends of a validated range confirm log K there to 1/√10 ≈ 0.3: log K that lies no farther
+# beyond is as good as the end.
 _SLACK = 0.3
-# Densities given to a network that was loaded must give the values they gave in training, to rounding.
+# Densities given to a network that was loaded must give the values that they gave in training, up to the
+# rounding of single precision in a user's function.
 _SAME = 1e-3
-# Nats by which an impossible model counts as worse: more than any prior could make good, and no more than
-# double precision holds beside the log K of other models.
+# An impossible model counts as worse by this many nats: more than any prior can outweigh, and small enough
+# that double precision still resolves log K of the other models to 1e-10.
 _IMPOSSIBLE = 1e6
+# Checks of a density: it must agree with draws of its model to this many nats, and to this many errors.
+_MOST_OFF, _ERRORS = 0.1, 5.0
+# An importance ratio can tell if its draws are worth this part of their number, and at least so many: then
+# its error is at most 7%, less than `_MOST_OFF`.
+_LEAST_PART, _LEAST_WORTH = 0.05, 200
+# Draws to check with: log K is known to about 0.01 by them, and the user's function is called for few.
+_CHECKED_DRAWS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Densities:
-    """The known densities among K models, and how the others hang on them.
+    """The known densities among K models, and what the other models are learned against.
 
     Parameters
     ----------
@@ -37,20 +52,20 @@ class Densities:
     known
         Whether the density of each is known, K booleans.
     functions
-        The log densities of the known ones, K functions or None. None for a known model too, after a file was
-        read: files hold no functions.
+        The log densities of the known models, K functions or None. After a file was read, None for known
+        models too: files hold no functions.
     reference
         A density fitted to the draws of the unknown models, class 0 of the networks; None if there is none.
     classes
-        Which class of the networks each model is, K integers; −1 for known models that they were not shown,
-        because no draws of them look like those of others.
+        Which class of the networks each model is, K integers; −1 for known models that the networks were not
+        shown, because no draws of them look like those of others.
     log_shares
         Log of each class's share of the draws that the networks were trained on, (classes,).
     held_out
         Log K of held-out draws as the networks see it, against the first class.
     examples, values
-        Some draws, and the log densities of the known models there, (n, K), 0 for others: by these one sees
-        whether functions given to a loaded network are the same.
+        A few draws, and the log densities of the known models there, (n, K), 0 for others. They show whether
+        the functions given to a loaded network are the same.
     """
 
     names: tuple[str, ...]
@@ -70,7 +85,7 @@ class Densities:
 
     @property
     def columns(self) -> list[int]:
-        """Which column each class has where the models come after the reference, all of them."""
+        """The column of each class in arrays of the reference, if there is one, and all models."""
         shown = [k + self.offset for k in np.argsort(self.classes).tolist() if self.classes[k] >= 0]
         return [*range(self.offset), *shown]
 
@@ -87,42 +102,43 @@ class Densities:
         `learned` is log K of the classes against the first of them by each member, (members, n, classes).
         """
         exact, mean = self.exact(x), learned.mean(axis=0)
-        found = np.broadcast_to(exact[:, self.offset :], (*learned.shape[:2], len(self.names))).copy()
+        log_p = np.broadcast_to(exact[:, self.offset :], (*learned.shape[:2], len(self.names))).copy()
         for k in np.flatnonzero(~np.array(self.known)):
             weights = self.weights(int(k), mean, exact)
-            # Where every known density is zero nothing is known of the others, but that theirs is not.
-            found[:, :, k] = 0.0
+            # Where every known density is zero, the others cannot be learned. All that is known is that they
+            # are not zero.
+            log_p[:, :, k] = 0.0
             for weight, (anchor, column) in zip(weights.T, self.anchors, strict=True):
                 log_q = np.where(weight > 0, exact[:, column], 0.0)
-                found[:, :, k] += weight * (learned[:, :, self.classes[k]] - learned[:, :, anchor] + log_q)
-        return found
+                log_p[:, :, k] += weight * (learned[:, :, self.classes[k]] - learned[:, :, anchor] + log_q)
+        return log_p
 
     def exact(self, x: Data) -> np.ndarray:
         """Log density of draws under the reference, if there is one, and each known model; 0 for others."""
-        found = np.zeros((len(arrays_of(x)[0]), self.offset + len(self.names)))
+        log_p = np.zeros((len(arrays_of(x)[0]), self.offset + len(self.names)))
         if self.reference is not None:
-            found[:, 0] = self.reference.log_density(x)
+            log_p[:, 0] = self.reference.log_density(x)
         for k, (name, known) in enumerate(zip(self.names, self.known, strict=True)):
             if known:
-                found[:, k + self.offset] = evaluated(self._function(k, name), name, x)
-        return found
+                log_p[:, k + self.offset] = evaluated(self._function(k, name), name, x)
+        return log_p
 
     def weights(self, k: int, log_k: np.ndarray, exact: np.ndarray) -> np.ndarray:
-        """By how much an unknown model hangs on each anchor, (n, anchors), with sums of 1, or 0 if on none.
+        """Weight of each anchor for an unknown model, (n, anchors): they add up to 1, or to 0 without one.
 
         `log_k` is that of the classes, (n, classes).
         """
         own, weights = self.classes[k], np.zeros((len(log_k), len(self.anchors)))
         for i, (anchor, column) in enumerate(self.anchors):
             if column >= self.offset:
-                held, ratio = self.held_out.range(own, anchor), log_k[:, own] - log_k[:, anchor]
-                beyond = np.maximum(held.low - ratio, ratio - held.high)
-                weights[:, i] = 0.0 if held.empty else np.clip(1 - beyond / _TAPER, 0.0, 1.0)
+                validated, ratio = self.held_out.range(own, anchor), log_k[:, own] - log_k[:, anchor]
+                beyond = np.maximum(validated.low - ratio, ratio - validated.high)
+                weights[:, i] = 0.0 if validated.empty else np.clip(1 - beyond / _TAPER, 0.0, 1.0)
         if self.reference is not None:
             weights[:, 0] = 1 - weights.max(axis=1)
         else:
             weights[~weights.any(axis=1)] = 1.0
-        # A zero density is no anchor.
+        # A density of zero cannot be an anchor.
         weights[np.isneginf(exact[:, [column for _, column in self.anchors]])] = 0.0
         total = weights.sum(axis=1, keepdims=True)
         return weights / np.where(total > 0, total, 1.0)
@@ -135,7 +151,7 @@ class Densities:
         x: Data,
         squared_error: Callable[[int, int], np.ndarray],
     ) -> np.ndarray:
-        """Variance of log K of two models, (n,), given that of what was learned of two classes."""
+        """Variance of log K of two models, (n,), given the function for that of two classes."""
         n, unknown = len(log_k), [k for k in (above, below) if not self.known[k]]
         if not unknown:
             return np.zeros(n)
@@ -146,32 +162,33 @@ class Densities:
             spread[:, 0] = self.reference.variance(x)
         if len(unknown) == 1:
             learned = [squared_error(self.classes[unknown[0]], anchor) for anchor, _ in self.anchors]
-            found: np.ndarray = np.sum(
+            of_one: np.ndarray = np.sum(
                 weights[0] * np.stack(learned, axis=1) + weights[0] ** 2 * spread, axis=1
             )
-            return found
-        # What hangs on the same anchors moves together with them.
+            return of_one
+        # The error of an anchor cancels as far as both models depend on it alike.
         apart = (weights[0] - weights[1]) ** 2
         learned_pair = squared_error(self.classes[above], self.classes[below])
-        together: np.ndarray = learned_pair * (1 + apart.max(axis=1)) + np.sum(apart * spread, axis=1)
-        return together
+        of_two: np.ndarray = learned_pair * (1 + apart.max(axis=1)) + np.sum(apart * spread, axis=1)
+        return of_two
 
-    def vouch(self, above: int, below: int, log_k: np.ndarray, x: Data, near: np.ndarray) -> np.ndarray:
-        """Say whether log K of two models is right whatever its size, (n,), by what held-out draws confirm.
+    def validates(self, above: int, below: int, log_k: np.ndarray, x: Data, near: np.ndarray) -> np.ndarray:
+        """Say whether log K of two models counts as validated whatever its size, (n,).
 
-        `log_k` is that of the classes, (n, classes), and `near` says whether x is not farther out than all
-        draws of the reference, if there is one, and of each model. Beyond the draws of an unknown model and
-        of the reference nothing is known of it.
+        It does if both densities are known. If one is, it does where log K of the other against the reference
+        is in its own validated range, and x is not farther out than all draws of these two: farther out,
+        nothing is known of the unknown model.
+
+        `log_k` is that of the classes, (n, classes). `near` says whether x is not farther out than all draws
+        of the reference, if there is one, and of each model.
         """
         unknown = [k for k in (above, below) if not self.known[k]]
         if len(unknown) != 1 or self.reference is None:
             return np.full(len(log_k), not unknown)
         own = self.classes[unknown[0]]
-        against = confirmed(self.held_out.range(own, 0), log_k[:, own] - log_k[:, 0])
-        found: np.ndarray = (
-            against & near[:, [0, unknown[0] + self.offset]].any(axis=1) & np.isfinite(self.exact(x)[:, 0])
-        )
-        return found
+        against = nearly_in_range(self.held_out.range(own, 0), log_k[:, own] - log_k[:, 0])
+        near_either = near[:, [0, unknown[0] + self.offset]].any(axis=1)
+        return np.asarray(against & near_either & np.isfinite(self.exact(x)[:, 0]))
 
     def with_functions(self, models: Sequence[Model]) -> "Densities":
         """Give back the functions that a file cannot hold, if they give the values they gave in training."""
@@ -185,8 +202,8 @@ class Densities:
             if off.any():
                 first = int(np.argmax(off))
                 raise ValueError(
-                    f"the log_density of model {name!r} is not the one it was trained with: where that gave "
-                    f"{then[first]:.6g}, this gives {now[first]:.6g}. Pass the same model."
+                    f"the log_density of model {name!r} is not the one that the network was trained with: "
+                    f"that gave {then[first]:.6g} where this gives {now[first]:.6g}. Pass the same model."
                 )
         return replace(self, functions=functions)
 
@@ -194,9 +211,8 @@ class Densities:
         function = self.functions[k]
         if function is None:
             raise ValueError(
-                f"the density of model {name!r} is a function, which a file cannot hold. Give it when you "
-                f"load the network: load(path, models=[...]) with the Model named {name!r}, log_density= "
-                "included."
+                f"the density of model {name!r} is a function, which a file cannot hold. Pass it when you "
+                f"load the network: load(path, models=[...]) with the Model {name!r} and its log_density."
             )
         return function
 
@@ -204,34 +220,34 @@ class Densities:
 def evaluated(function: LogDensity, name: str, x: Data) -> np.ndarray:
     """Return the log density of a batch, (n,), or say what is wrong with what the function gave."""
     n = len(arrays_of(x)[0])
-    found = np.asarray(function(x), dtype=np.float64)
-    if found.shape != (n,):
+    log_p = np.asarray(function(x), dtype=np.float64)
+    if log_p.shape != (n,):
         raise ValueError(
-            f"log_density of model {name!r} returned shape {found.shape} for {n} draws; wanted one number "
+            f"log_density of model {name!r} returned shape {log_p.shape} for {n} draws; wanted one number "
             f"each, shape ({n},)"
         )
-    wrong = np.isnan(found) | (found == np.inf)
+    wrong = np.isnan(log_p) | (log_p == np.inf)
     if wrong.any():
         raise ValueError(
             f"log_density of model {name!r} is NaN or +infinity for {np.count_nonzero(wrong)} of {n} draws, "
             f"first for number {int(np.argmax(wrong))}; where the density is zero, return −infinity"
         )
-    return found
+    return log_p
 
 
-def confirmed(held: Range, log_k: np.ndarray) -> np.ndarray:
-    """Say of log K against a reference whether it lies in its range, or no farther beyond than that tells."""
-    return replace(held, low=held.low - _SLACK, high=held.high + _SLACK).contains(log_k)
+def nearly_in_range(validated: Range, log_k: np.ndarray) -> np.ndarray:
+    """Say of log K whether it lies in a validated range, or beyond it by less than its ends are known to."""
+    return replace(validated, low=validated.low - _SLACK, high=validated.high + _SLACK).contains(log_k)
 
 
 def difference(above: np.ndarray, below: np.ndarray) -> np.ndarray:
-    """Log p minus log p, where either may be −inf; where both are, the data do not tell: 0."""
+    """Log p minus log p, where either may be −inf. Where both are, the data say nothing: 0."""
     both = np.isneginf(above) & np.isneginf(below)
     return np.where(both, 0.0, above) - np.where(both, 0.0, below)
 
 
 def finite(log_p: np.ndarray) -> np.ndarray:
-    """Log p (..., K) with every −inf replaced by a number far below the best model's."""
+    """Return log p (..., K) with every −inf replaced by a number far below that of the best model."""
     possible = np.isfinite(log_p)
     if possible.all():
         return log_p
@@ -239,25 +255,19 @@ def finite(log_p: np.ndarray) -> np.ndarray:
     return np.where(possible, log_p, np.where(np.isfinite(best), best, 0.0) - _IMPOSSIBLE)
 
 
-# A density must agree with its own draws to so many nats, and so many errors, where they can tell.
-_MOST_OFF, _ERRORS = 0.1, 5.0
-# They can tell if they are worth so large a part of their number, and so many.
-_LEAST_PART, _LEAST_WORTH = 0.05, 200
-_CHECKED_DRAWS = 10_000
-
-
 def check_density(function: LogDensity, name: str, x: Data) -> None:
-    """Refuse a density that its own draws contradict, and warn if it does not integrate to 1.
+    """Refuse a density that the model's own draws contradict, and warn if it does not integrate to 1.
 
-    With a Gaussian g fitted to the draws, the mean of g/p over draws of p is at most 1, and that of log g is
-    less than that of log p, or else p is too low. The mean of p/g over draws of g is 1, or p is too high.
+    A Gaussian g is fitted to the draws. If the mean of g/p over draws of the model is more than 1, or the
+    mean of log g more than that of log p, then p is too low. If the mean of p/g over draws of g is more than
+    1, then p is too high.
     """
     x = map_arrays(lambda array: array[:_CHECKED_DRAWS], x)
     log_p = evaluated(function, name, x)
     if np.any(impossible := np.isneginf(log_p)):
         raise ValueError(
             f"log_density of model {name!r} is −infinity for {impossible.sum()} of {len(log_p)} draws of "
-            "this very model: it is not the density of what the model simulates."
+            "the same model: it is not the density of what the model simulates."
         )
     if refusal(x):
         return
@@ -269,15 +279,15 @@ def check_density(function: LogDensity, name: str, x: Data) -> None:
     if max(low, high) > _MOST_OFF:
         warnings.warn(
             f"log_density of model {name!r} does not fit the model's draws: it is too "
-            f"{'high' if high > low else 'low'} by {max(low, high):.2g} nats at least. Is it normalised, and "
-            "that of the same model? Every log K with this model is off by as much.",
+            f"{'high' if high > low else 'low'} by at least {max(low, high):.2g} nats. Is it normalised, and "
+            "the density of this model? Every log K with this model is off by as much.",
             TrustWarning,
             stacklevel=4,
         )
 
 
 def _surplus(log_ratio: np.ndarray) -> float:
-    """How far the mean of a ratio is above 1 beyond doubt, in nats; −inf if single draws decide."""
+    """Return by how many nats the mean of a ratio is above 1, less its error; −inf if single draws decide."""
     ratio = np.exp(log_ratio - log_ratio.max())
     n, worth = len(ratio), float(ratio.sum() ** 2 / np.square(ratio).sum())
     if worth < max(_LEAST_PART * n, _LEAST_WORTH):
@@ -287,20 +297,20 @@ def _surplus(log_ratio: np.ndarray) -> float:
 
 
 def _tried(function: LogDensity, x: Data) -> np.ndarray:
-    """Log density of data that the model may never produce, where the function may not work."""
+    """Log density of data that the model may never produce, for which the function may not work."""
     try:
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = np.asarray(function(x), dtype=np.float64)
+            log_p = np.asarray(function(x), dtype=np.float64)
     except Exception:
         return np.full(len(arrays_of(x)[0]), -1e300)
-    return np.where(np.isnan(found), -1e300, np.maximum(found, -1e300))
+    return np.where(np.isnan(log_p), -1e300, np.maximum(log_p, -1e300))
 
 
 def check_weights(sims: Simulations, k: int) -> None:
     """Refuse draws of unequal weight of a model whose density is known."""
     if sims.log_weight is not None and np.ptp(sims.log_weight[sims.model == k]) > 0:
         raise ValueError(
-            f"the draws of model {sims.names[k]!r} have unequal weights, but its log_density is that of "
-            "draws without. Give it draws of equal weight, or no log_density."
+            f"the draws of model {sims.names[k]!r} have unequal weights, but its log_density is the density "
+            "of draws without weights. Give it draws of equal weight, or no log_density."
         )

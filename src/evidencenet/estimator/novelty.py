@@ -1,4 +1,4 @@
-"""Is an observation like anything the models produce? Its distance, ranked among held-out draws."""
+"""`Novelty`: is an observation like the draws of a model? Its distance is ranked among held-out draws."""
 
 from dataclasses import dataclass, replace
 from typing import NamedTuple
@@ -9,22 +9,25 @@ from evidencenet._common.arrays import Data
 from evidencenet._common.estimate import rank_p_value
 from evidencenet.training.gaussians import Moments, flat
 
-# Draws of each model: enough held-out ones for p-values down to 1e-4, few enough to keep in every saved
-# network; enough training ones for the covariance of a few hundred hidden units.
+# Held-out draws of each model: enough for p-values down to 1e-4, few enough to keep in every saved network.
 REFERENCE_DRAWS = 10_000
+# Training draws of each model: enough for the covariance of the 256 hidden units that are kept at most.
 FITTING_DRAWS = 5_000
-# Variances below this part of the largest are rounding. Taken as so large, they make a small departure from
-# what never varies, such as a sum that is always 1, a large distance; and no rounding is taken for one.
+# Variances below this part of the largest are set to it. A departure from what never varies, such as a sum
+# that is always 1, is then a large distance, but a rounding of single precision (1e-7) is not.
 _LEAST_VARIANCE = 1e-6
-# Two kinds of distance are put on one scale by what a tenth and a hundredth of the draws exceed.
+# The two distances are put on one scale by the values that a tenth and a hundredth of the draws exceed.
 _LEVELS = (0.9, 0.99)
+# If these two values are nearly equal, their difference in log distance counts as this much.
 _LEAST_STEP = 1e-3
-# Hidden units that overflow are taken as so large; the squares of these do not overflow double precision.
+# Hidden units that overflow count as this large. The squares of these do not overflow in double precision.
 _LARGEST = 1e30
+# Distances below this count as this small, so that their logarithm exists.
+_SMALLEST = 1e-300
 
 
 class Seen(NamedTuple):
-    """Scaled draws, what the networks make of them (n, units) or None, and the models they are of (n,)."""
+    """Scaled draws, the networks' hidden layers for them, (n, units) or None, and their models, (n,)."""
 
     x: Data
     hidden: np.ndarray | None
@@ -36,24 +39,24 @@ class Novelty:
     """Squared Mahalanobis distances from each model's draws, and those of held-out draws of the model.
 
     One is the distance in the scaled data, the other in the networks' last hidden layers. The first sees what
-    the networks ignore; the second sees what they look for, however many numbers the data have. The larger
-    of the two, each in units of how far training draws of the model lie out, is ranked among held-out draws:
-    its p-value is right whatever the law of the distances.
+    the networks ignore. The second sees what they look for, however many numbers the data have. Each is
+    measured in units of how far out training draws of the model lie. The larger of the two is ranked among
+    held-out draws, so its p-value is right whatever the distribution of the distances.
 
     Parameters
     ----------
     reference
-        The same of held-out draws of all models, one model after the other, each sorted, shape (n,).
+        This larger distance of held-out draws of all models, one model after the other, each sorted, (n,).
     counts
         How many of them belong to each model, shape (K,).
     mean, whiten
-        Of each model's scaled draws the mean, shape (K, d), and inverse square root of the covariance,
+        Mean of each model's scaled draws, shape (K, d), and inverse square root of the covariance,
         (K, d, d); None if there are too many numbers in a draw.
     hidden_mean, hidden_whiten
-        Likewise of the hidden units; None if the networks add nothing.
+        The same of the hidden units; None if the networks add nothing.
     levels
         Log of the distances, in the data and in the hidden units, that a tenth and a hundredth of the draws
-        of each model exceed, shape (K, 2, 2); None where there is one distance only.
+        of each model exceed, shape (K, 2, 2); None if there is only one distance.
     """
 
     reference: np.ndarray
@@ -71,13 +74,13 @@ class Novelty:
         Parameters
         ----------
         moments
-            Of each model's scaled training draws, or None: then the data themselves are not looked at.
+            Of each model's scaled training draws; None to use the hidden units only.
         training, held_out
-            Draws of equal weight, training ones of every model.
+            Draws of equal weight; training draws of every model.
         """
         if moments is None and training.hidden is None:
             raise ValueError(
-                "novelty needs something to look at, got neither moments of the data nor hidden units."
+                "novelty got neither moments of the data nor hidden units; it needs at least one of them."
             )
         labels = [training.label == k for k in range(int(training.label.max()) + 1)]
         bare = Novelty(np.zeros(0), np.zeros(0, dtype=int))
@@ -85,42 +88,46 @@ class Novelty:
             bare = replace(bare, mean=moments.mean, whiten=_whitening(moments.covariance))
         if training.hidden is not None:
             units = _tamed(training.hidden)
-            mean = np.stack([units[mine].mean(axis=0) for mine in labels])
-            away = [units[mine] - centre for mine, centre in zip(labels, mean, strict=True)]
+            mean = np.stack([units[of_model].mean(axis=0) for of_model in labels])
+            away = [units[of_model] - centre for of_model, centre in zip(labels, mean, strict=True)]
             covariance = np.stack([y.T @ y / len(y) for y in away])
             bare = replace(bare, hidden_mean=mean, hidden_whiten=_whitening(covariance))
-        far = bare.distances(training.x, training.hidden)
-        if len(far) == 2:
-            levels = [np.quantile(_log(far[:, mine, k]), _LEVELS, axis=1).T for k, mine in enumerate(labels)]
+        distances = bare.distances(training.x, training.hidden)
+        if len(distances) == 2:
+            levels = [
+                np.quantile(_log(distances[:, of_model, k]), _LEVELS, axis=1).T
+                for k, of_model in enumerate(labels)
+            ]
             bare = replace(bare, levels=np.stack(levels))
         out = bare.outlyingness(held_out.x, held_out.hidden)
-        sets = [np.sort(out[held_out.label == k, k]) for k in range(len(labels))]
-        return replace(bare, reference=np.concatenate(sets), counts=np.array([len(s) for s in sets]))
+        by_model = [np.sort(out[held_out.label == k, k]) for k in range(len(labels))]
+        counts = np.array([len(part) for part in by_model])
+        return replace(bare, reference=np.concatenate(by_model), counts=counts)
 
     def distances(self, x: Data, hidden: np.ndarray | None = None) -> np.ndarray:
         """Squared distances of scaled draws from each model: in the data, in hidden units, each (n, K)."""
-        found = []
+        distances = []
         if self.mean is not None and self.whiten is not None:
-            found.append(_distance(flat(x), self.mean, self.whiten))
+            distances.append(_distance(flat(x), self.mean, self.whiten))
         if self.hidden_mean is not None and self.hidden_whiten is not None:
             if hidden is None:
                 raise ValueError("this novelty was fitted with hidden units: pass those of the draws too.")
-            found.append(_distance(_tamed(hidden), self.hidden_mean, self.hidden_whiten))
-        return np.array(found)
+            distances.append(_distance(_tamed(hidden), self.hidden_mean, self.hidden_whiten))
+        return np.array(distances)
 
     def outlyingness(self, x: Data, hidden: np.ndarray | None = None) -> np.ndarray:
-        """How far out scaled draws lie, as seen from each model, (n, K): what `reference` holds."""
-        found = self.distances(x, hidden)
+        """How far out scaled draws lie, as seen from each model, (n, K): the numbers in `reference`."""
+        distances = self.distances(x, hidden)
         if self.levels is None:
-            return np.asarray(found[0])
+            return np.asarray(distances[0])
         low, high = self.levels[:, :, 0].T[:, None], self.levels[:, :, 1].T[:, None]
-        scaled: np.ndarray = (_log(found) - low) / np.maximum(high - low, _LEAST_STEP)
+        scaled: np.ndarray = (_log(distances) - low) / np.maximum(high - low, _LEAST_STEP)
         return scaled.max(axis=0)
 
     def p_value(self, x: Data, hidden: np.ndarray | None = None) -> np.ndarray:
         """How often a draw of each model lies farther out than each of the scaled draws `x`, (n, K).
 
-        `hidden` are the hidden units for these draws, (n, units), if it was fitted to such.
+        `hidden` are the hidden units for these draws, (n, units), if it was fitted with hidden units.
         """
         out = self.outlyingness(x, hidden)
         p = np.ones_like(out)
@@ -131,7 +138,7 @@ class Novelty:
 
     @property
     def least(self) -> float:
-        """The smallest p-value that the held-out draws of every model can tell."""
+        """The smallest p-value that the held-out draws of every model can give."""
         return float(1 / (1 + self.counts.min()))
 
 
@@ -156,4 +163,4 @@ def _tamed(hidden: np.ndarray) -> np.ndarray:
 
 
 def _log(distance: np.ndarray) -> np.ndarray:
-    return np.log(np.maximum(distance, 1e-300))
+    return np.log(np.maximum(distance, _SMALLEST))

@@ -1,4 +1,4 @@
-"""Check a network on draws it has never seen."""
+"""`validate`: check a network on draws that it was not trained on."""
 
 from dataclasses import asdict, dataclass
 from itertools import combinations
@@ -10,11 +10,11 @@ from scipy.special import softmax
 
 from evidencenet._common.arrays import index_of, kind_of, map_arrays
 from evidencenet._common.display import card, frame, plain
-from evidencenet.checks.check import Check, coverages, examine
+from evidencenet.checks.check import Check, measure, narrowest, range_check, verdicts
 from evidencenet.checks.coverage import Coverage, coverage
 from evidencenet.checks.moments import TuringGood, turing_good
 from evidencenet.checks.range import Range, validated_range
-from evidencenet.checks.scores import Score, score
+from evidencenet.checks.scores import Score, of_pair
 from evidencenet.checks.tail import tails
 from evidencenet.checks.training import agreement, overfitting, training
 from evidencenet.estimator.network import EvidenceNetwork
@@ -24,14 +24,16 @@ from evidencenet.simulation.rare import RareDraws
 if TYPE_CHECKING:
     import pandas
 
-_INDENT = 25
-# Fewer draws of a model are left of weighted ones than any check can use.
+# Width of the printed text, and where its second column starts.
+_WIDTH, _INDENT = 110, 25
+# Weighted draws are thinned to draws of equal weight. Fewer of a model than this are too few for every check:
+# the validated range needs ten draws at each end.
 _LEAST_DRAWS = 20
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """What the fresh draws of two models say about the log K of the one against the other.
+    """What the draws of two models say about the log K of the one against the other.
 
     Attributes
     ----------
@@ -42,7 +44,7 @@ class Pair:
     moments
         The half-order Turing–Good check.
     range
-        The log K that these draws can vouch for.
+        The validated range of these draws.
     """
 
     model: str
@@ -68,7 +70,7 @@ class Pair:
 
 @dataclass(frozen=True, eq=False)
 class Validation:
-    """What fresh draws say about a network; print it, show it in a notebook, or call `plot`.
+    """What draws of known models say about a network; print it, show it in a notebook, or call `plot`.
 
     Attributes
     ----------
@@ -79,21 +81,21 @@ class Validation:
     label
         The model of each draw, (n,).
     checks
-        What was looked at, each with its verdict, finding and advice; see `evidencenet.checks`.
+        Each with its verdict, finding and advice; see `evidencenet.checks`.
     coverages
         The blind coverage test of each model against all others; for two models only that of model 1.
     score
-        Held-out log score, beside that of knowing nothing.
+        The log score, and its gain over knowing nothing.
     ranges
-        The log K of each further model against model 0 that these draws can vouch for.
+        The validated range of log K of each further model against model 0; see `pair` for any two models.
     moments
         Half-order Turing–Good check of each further model against model 0.
     weighted
-        If the draws had weights: how many there were of each model, and how many of equal weight they were
-        worth, (Σw)²/Σw². Empty otherwise.
+        If the draws had weights: for each model, how many there were, and as how many draws of equal weight
+        they count, (Σw)²/Σw². Empty otherwise.
     offset
-        If rare draws are among them: log-odds that each draw has because of how it was drawn, (n, K). Coverage,
-        score and moments are then those of models that make such draws as often as they are here.
+        If rare draws are among them: the log-odds that each draw has because of how it was drawn, (n, K).
+        Coverage, score and moments are then those of models that make such draws as often as they are here.
     """
 
     names: tuple[str, ...]
@@ -113,17 +115,18 @@ class Validation:
         return min(self.coverages, key=lambda test: test.p_value)
 
     @property
-    def range(self) -> Range | tuple[Range, ...]:
-        """`ranges`; for two models the only one."""
-        return self.ranges[0] if len(self.names) == 2 else self.ranges
+    def range(self) -> Range:
+        """The validated range; of more than two models, the narrowest of all pairs."""
+        pairs = {(self.names.index(p.model), self.names.index(p.against)): p.range for p in self.pairs}
+        return pairs[narrowest(pairs)]
 
     def pair(self, model: int | str, against: int | str) -> Pair:
         """Return what the draws of any two models say about the log K of the one against the other."""
         above, below = index_of(model, self.names), index_of(against, self.names)
         if above == below:
             raise ValueError(f"model and against are both {self.names[above]!r}; wanted two models.")
-        plain = _of_pair(self.log_k, self.label, above, below)
-        drawn = _of_pair(_as_drawn(self.log_k, self.label, self.offset), self.label, above, below)
+        plain = of_pair(self.log_k, self.label, above, below)
+        drawn = of_pair(_as_drawn(self.log_k, self.label, self.offset), self.label, above, below)
         return Pair(
             self.names[above],
             self.names[below],
@@ -149,7 +152,7 @@ class Validation:
 
     @property
     def informative(self) -> bool:
-        """Whether the network knows more than nothing, by three standard errors of its score's gain."""
+        """Whether the score is better than knowing nothing, by three standard errors of the gain."""
         return self.score.informative
 
     def __str__(self) -> str:
@@ -173,14 +176,16 @@ class Validation:
         if self.warnings:
             number = len(self.warnings)
             verdict += f", with {number} warning{'s' if number > 1 else ''}"
-        draws = f"{len(self.label):,} fresh draws" + ("" if self.offset is None else ", rare ones among them")
+        draws = f"{len(self.label):,} fresh draws" + (
+            "" if self.offset is None else ", rare ones among them,"
+        )
         if self.weighted:
-            draws += f", of equal weight, taken from {sum(n for n, _ in self.weighted):,} weighted ones"
-            draws += f" worth {sum(size for _, size in self.weighted):,.0f}"
+            draws += f" of equal weight, thinned from {sum(n for n, _ in self.weighted):,} weighted ones"
+            draws += f" that count as {sum(size for _, size in self.weighted):,.0f}"
         return f"Validation on {draws}: {verdict}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return verdicts and numbers as JSON knows them; what is NaN or infinite is None."""
+        """Return verdicts and numbers as JSON has them; NaN and infinity become None."""
         return plain(
             {
                 "names": self.names,
@@ -197,7 +202,7 @@ class Validation:
         )
 
     def to_dataframe(self, by: Literal["check", "model", "pair"] = "check") -> "pandas.DataFrame":
-        """Return one row a check: verdict, finding and advice; or one a model, or a pair of models."""
+        """Return one row a check (verdict, finding and advice), or one a model, or one a pair of models."""
         if by == "check":
             return frame([asdict(check) for check in self.checks], "name")
         if by == "pair":
@@ -216,14 +221,14 @@ class Validation:
                 "draws": int(np.sum(self.label == k)),
                 "share": shares[k],
                 "mean_probability": predicted[k],
-                # Of two models the test of the one is that of the other.
+                # For two models, the test of the one is the test of the other.
                 "coverage_p": self.coverages[k if len(self.coverages) > 1 else 0].p_value,
             }
             for k, name in enumerate(self.names)
         ]
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the coverage test, its residuals, and log K under each model, on three axes; returns them."""
+        """Draw the coverage test, its residuals, and log K under each model; returns the three axes."""
         from evidencenet.report import plots
 
         return plots.validation(self, axes)
@@ -238,23 +243,23 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
         The network.
     sims
         Draws that were *not* used in training, of the same models in the same order. The numbers of draws of
-        each model need not be those of the training. Of weighted draws a part is taken that has equal
-        weights: each is kept with a chance in proportion to its weight, always the same ones. Rare draws, of
-        `rare_draws`, say how far log K is right beyond where plain draws come. Of each level only as many are
-        taken as its probability is known to, and tail checks are made too.
+        each model need not be those of the training. Weighted draws are thinned to draws of equal weight:
+        each stays with a probability proportional to its weight, always the same ones. Rare draws, made by
+        `rare_draws`, check log K beyond where plain draws come; of each level only as many are used as its
+        probability is known to, and tail checks are made too.
 
     Returns
     -------
     Validation
-        Print it for a summary. `passed` says whether a check failed, `checks` which and what to do; `range`
-        how far log K is confirmed.
+        Print it for a summary. `passed` says whether all checks passed, `checks` which failed and what to do,
+        and `range` is the validated range.
 
     Notes
     -----
     The checks are those of `evidencenet.checks.examine` on log K, and three on the training: "members" (do
-    they agree), "overfitting" (is the score worse than on the draws by which training was stopped), and
-    "training" (do the learning curves say that it was too short or too long). A network that gives the exact
-    log K fails any of them in less than 2% of cases.
+    they agree?), "overfitting" (is the score worse than on the early-stopping draws?), and "training" (do the
+    learning curves say that it was too short or too long?). A network that gives the exact log K fails any of
+    them in less than 2% of cases.
 
     Examples
     --------
@@ -276,32 +281,33 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
         sims = sims.of_equal_weight()
         if min(sims.counts) < _LEAST_DRAWS:
             raise ValueError(
-                f"only {list(sims.counts)} draws are left of {[n for n, _ in weighted]} weighted ones, made "
-                f"to have equal weight; wanted {_LEAST_DRAWS} of each model. Simulate more, or from the "
-                "prior they lead to."
+                f"only {list(sims.counts)} draws of equal weight are left of {[n for n, _ in weighted]} "
+                f"weighted ones; wanted {_LEAST_DRAWS} of each model. Simulate more, or from the prior that "
+                "the weights lead to."
             )
-    # Only draws that did not fail are here: among them the chance to fail no longer counts.
+    # There are only draws that did not fail here, so the fraction that fails is no part of log K.
     valid = net.log_valid - net.log_valid[0]
     members, label = net.table(sims.x) - valid, sims.model
     log_k = members.mean(axis=0)
-    on_log_k = examine(log_k, label, names=net.names)
-    held = net.held_out.without_rare()
+    measured = measure(log_k, label)
+    on_log_k = verdicts(measured, net.names)
+    early = net.held_out.without_rare()
     on_training = (
         agreement(members, label),
-        overfitting(log_k, label, held.log_k - valid, held.label),
+        overfitting(log_k, label, early.log_k - valid, early.label),
         training(net.history.score, net.history.best_epoch, net.gain != 0),
     )
-    pairs = [_of_pair(log_k, label, k, 0) for k in range(1, len(net.names))]
+    against_first = [(k, 0) for k in range(1, len(net.names))]
     return Validation(
         net.names,
         log_k,
         label,
-        # First what makes log K wrong, then how much it says and how far.
+        # First the checks that say whether log K is right, then how much it says, and the range.
         (*on_log_k[:4], *on_training, *on_log_k[4:]),
-        coverages(log_k, label),
-        score(log_k + np.log(np.array(sims.counts) / sims.counts[0]), label),
-        tuple(validated_range(*pair) for pair in pairs),
-        tuple(turing_good(*pair) for pair in pairs),
+        measured.coverages,
+        measured.score,
+        tuple(measured.ranges[pair] for pair in against_first),
+        tuple(measured.turing_good[pair] for pair in against_first),
         weighted,
     )
 
@@ -314,40 +320,41 @@ def _on_rare_draws(net: EvidenceNetwork, rare: RareDraws) -> Validation:
     drawn = rare.thinned()
     members, label, offset = net.table(drawn.x) - valid, drawn.model, drawn.offset
     log_k = members.mean(axis=0)
-    boosted = _as_drawn(log_k, label, offset)
-    # All plain draws, since the tail check needs those of the other models that go as far as the rare ones.
+    measured = measure(_as_drawn(log_k, label, offset), label)
+    on_log_k = verdicts(measured, net.names)
+    # The range is one of log K itself.
+    ranges = measure(log_k, label).ranges
+    # The tail check needs all plain draws, because it needs those of other models that reach as far as the
+    # rare ones.
     rows = np.flatnonzero(rare.plain)
-    plain = rare.score[rows], _log_k(net, rare, rows) - valid, rare.model[rows]
-    on_log_k = examine(boosted, label, names=net.names)
-    held = net.held_out.without_rare()
+    plain_log_k, plain_label = _log_k(net, rare, rows) - valid, rare.model[rows]
+    early = net.held_out.without_rare()
     checks = (
         *on_log_k[:4],
-        *(each.check for each in tails(rare.levels, *plain, net.names)),
+        *(tail.check for tail in tails(rare.levels, rare.score[rows], plain_log_k, plain_label, net.names)),
         agreement(members, label),
-        overfitting(plain[1], plain[2], held.log_k - valid, held.label),
+        overfitting(plain_log_k, plain_label, early.log_k - valid, early.label),
         training(net.history.score, net.history.best_epoch, net.gain != 0),
         on_log_k[4],
-        # The range is one of log K itself.
-        examine(log_k, label, names=net.names)[5],
+        range_check(ranges, net.names),
     )
-    pairs = [_of_pair(boosted, label, k, 0) for k in range(1, len(net.names))]
-    counts = np.bincount(label, minlength=len(net.names))
+    against_first = [(k, 0) for k in range(1, len(net.names))]
     return Validation(
         net.names,
         log_k,
         label,
         checks,
-        coverages(boosted, label),
-        score(boosted + np.log(counts / counts[0]), label),
-        tuple(validated_range(*_of_pair(log_k, label, k, 0)) for k in range(1, len(net.names))),
-        tuple(turing_good(*pair) for pair in pairs),
+        measured.coverages,
+        measured.score,
+        tuple(ranges[pair] for pair in against_first),
+        tuple(measured.turing_good[pair] for pair in against_first),
         (),
         offset,
     )
 
 
 def _log_k(net: EvidenceNetwork, rare: RareDraws, rows: np.ndarray) -> np.ndarray:
-    """Log K against model 0 of some rare draws, (n, K)."""
+    """Return log K against model 0 of rare draws, (n, K)."""
     return net.table(map_arrays(lambda array: array[rows], rare.x)).mean(axis=0)
 
 
@@ -356,15 +363,9 @@ def _as_drawn(log_k: np.ndarray, label: np.ndarray, offset: np.ndarray | None) -
     if offset is None:
         return log_k
     counts = np.bincount(label, minlength=log_k.shape[1])
-    # The offset holds the shares of the models.
+    # The offset includes the shares of the models.
     return log_k + offset - np.log(counts / counts[0])
 
 
-def _of_pair(log_k: np.ndarray, label: np.ndarray, above: int, below: int) -> tuple[np.ndarray, np.ndarray]:
-    """Log K and labels, 1 for the model above, of the draws of two models."""
-    pair = np.isin(label, (above, below))
-    return log_k[pair, above] - log_k[pair, below], label[pair] == above
-
-
 def _wrapped(line: str) -> str:
-    return fill(line, 110, subsequent_indent=" " * _INDENT, break_long_words=False)
+    return fill(line, _WIDTH, subsequent_indent=" " * _INDENT, break_long_words=False)

@@ -13,7 +13,7 @@ from evidencenet._common.arrays import Data, arrays_of, kind_of, layout, layout_
 from evidencenet._common.display import card
 from evidencenet._common.estimate import Estimate
 from evidencenet.checks.range import Range
-from evidencenet.estimator.densities import check_density, confirmed, difference, evaluated
+from evidencenet.estimator.densities import check_density, difference, evaluated, nearly_in_range
 from evidencenet.estimator.network import EvidenceNetwork, checked
 from evidencenet.estimator.reference import Component, Reference, refusal
 from evidencenet.estimator.serialise import (
@@ -108,7 +108,7 @@ class Evidence:
         validated = np.isfinite(self._log_reference(data))
         if self.network is None:
             return np.ones(len(validated), dtype=bool)
-        validated &= confirmed(self.network.ranges[0], self.network.log_bayes_factor(data))
+        validated &= nearly_in_range(self.network.ranges[0], self.network.log_bayes_factor(data))
         if self.network.novelty is None:
             return validated
         near: np.ndarray = self.network.novelty_p_value(data).max(axis=1) > self.network.novelty.least

@@ -138,6 +138,10 @@ class PredictiveTest:
             The two models, each by label or by name.
         """
         batch = checked(x, self.whole.example)
+        if (n := len(arrays_of(batch)[0])) != 1:
+            raise ValueError(
+                f"compare answers for one observation, got {n}. For several use log_bayes_factor and error."
+            )
         answers = {
             "all data": self.whole.compare(batch),
             "the kept part": self.kept.compare(self.keep(batch)),
@@ -151,8 +155,7 @@ class PredictiveTest:
             error=float(self.error(batch, model=model, against=against)[0]),
             whole=float(whole[0]),
             kept=float(kept[0]),
-            # `inside` is for each model against the first; the first against itself is always inside.
-            validated=all(np.r_[True, answer.inside][k] for answer in answers.values() for k in pair),
+            validated=all(answer.pair(pair[1], pair[0]).in_range for answer in answers.values()),
             warnings=tuple(f"{part}: {w}" for part, answer in answers.items() for w in answer.warnings),
         )
 

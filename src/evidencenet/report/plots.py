@@ -1,4 +1,4 @@
-"""Figures of the extensions: hypothesis tests, forecasts, designs."""
+"""Figures: each function draws one record on one axis, or on the few axes that belong together."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
@@ -8,7 +8,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from evidencenet._common import wording
 from evidencenet.checks.coverage import Coverage, check_log_k
-from evidencenet.checks.range import Range
+from evidencenet.checks.range import HeldOut, Range
+from evidencenet.checks.scores import of_pair
+from evidencenet.estimator.answer import Comparison
 from evidencenet.questions.design import Design
 from evidencenet.questions.forecast import Forecast
 from evidencenet.questions.hypothesis import HypothesisTest
@@ -17,12 +19,17 @@ from evidencenet.simulation.rare import RareDraws
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe–Ito: told apart by colour-blind readers, and in grey print.
+# Okabe and Ito's colours, which colour-blind readers can tell apart, and which differ in grey print.
 BLUE, ORANGE, BLACK, GREY = "#0072B2", "#E69F00", "#000000", "#767676"
 # Bands behind the data, the second one fainter.
 BAND, WIDE_BAND = "#BFD9EA", "#E3EEF5"
-# Longer names of models are cut in the middle.
+# Longer names of models are cut in the middle: two of them then fit side by side under a figure.
 _LONGEST_NAME = 24
+# Residuals beyond this are drawn at the edge of the figure.
+_LARGEST_RESIDUAL = 10.0
+# Letters of a legend are about 5.6 points wide, and a handle is as wide as six of them: measured for
+# Matplotlib's own font of 10 points.
+_LETTER, _HANDLE = 5.6, 6
 
 
 def new_axis(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
@@ -35,13 +42,16 @@ def new_axis(axis: "Axes | None", size: tuple[float, float]) -> "Axes":
 
 
 def symbol(base10: bool) -> str:
-    """Return the sign of log K."""
+    """Return the symbol of log K."""
     return r"$\log_{10} K$" if base10 else r"$\ln\,K$"
 
 
-def ratio(model: int) -> str:
-    """Return what K is; the sign convention reaches every figure from here."""
-    return rf"$K = p(x|M_{{{model}}})\,/\,p(x|M_0)$"
+def log_k_label(base10: bool, names: Sequence[str] | None = None) -> str:
+    """Return the label of an axis of log K. It says which model is against which; all figures use it."""
+    if names is None:
+        return rf"{symbol(base10)},  $K = p(x|M_1)\,/\,p(x|M_0)$"
+    against, model = (model_text(name, i) for i, name in enumerate(names))
+    return f"{symbol(base10)} of {model} against {against}"
 
 
 def probability(name: str | None) -> str:
@@ -62,12 +72,12 @@ def model_text(name: str | None, number: int) -> str:
 
 
 def legend(axis: "Axes", handles: Any = None, texts: Any = None, *, title: str | None = None) -> None:
-    """Put the legend above the axis: inside, few draws or many curves would lie under it."""
+    """Put the legend above the axis, where it hides no data."""
     if handles is None:
         handles, texts = axis.get_legend_handles_labels()
-    # Letters are about 5.6 points wide, a handle takes six of them, and a legend may stand out a little.
-    room = 1.25 * axis.get_window_extent().width / axis.figure.dpi * 72 / 5.6
-    columns = len(texts) if sum(len(text) + 6 for text in texts) <= room else 1
+    # The legend may be a quarter wider than the axis.
+    room = 1.25 * axis.get_window_extent().width / axis.figure.dpi * 72 / _LETTER
+    columns = len(texts) if sum(len(text) + _HANDLE for text in texts) <= room else 1
     place: dict[str, Any] = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0)}
     axis.legend(handles, texts, title=title, frameon=False, ncols=columns, **place)
 
@@ -76,16 +86,12 @@ class History(Protocol):
     """What `history` needs of a training record."""
 
     @property
-    def train_loss(self) -> NDArray[np.floating]:
-        """Training loss, shape (members, 1 + epochs), entry 0 before training; NaN where there is none."""
-
-    @property
     def score(self) -> NDArray[np.floating]:
         """Held-out score in nats, shape (members, 1 + epochs); NaN or infinite where there is none."""
 
     @property
     def best_epoch(self) -> NDArray[np.integer]:
-        """After how many epochs each member was taken, shape (members,)."""
+        """The epoch whose weights each member has, shape (members,)."""
 
 
 class Validation(Protocol):
@@ -109,7 +115,27 @@ class Validation(Protocol):
 
     @property
     def ranges(self) -> tuple[Range, ...]:
-        """Confirmed log K of each further model against model 0."""
+        """Validated range of log K of each further model against model 0."""
+
+
+class Network(Protocol):
+    """What `network` needs of a trained network."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The K models."""
+
+    @property
+    def history(self) -> Any:
+        """How training went."""
+
+    @property
+    def held_out(self) -> HeldOut:
+        """Log K of held-out draws."""
+
+    @property
+    def ranges(self) -> tuple[Range, ...]:
+        """Validated range of log K of each further model against model 0."""
 
 
 def coverage(record: Coverage, axis: "Axes | None" = None, *, name: str | None = None) -> "Axes":
@@ -156,7 +182,6 @@ def coverage(record: Coverage, axis: "Axes | None" = None, *, name: str | None =
         ylabel=f"fraction drawn from {model_text(name, 1)}",
     )
     axis.set_aspect("equal")
-    # Above the axis: with few draws the intervals fill all of it.
     title = f"Blind coverage {verdict}: p-value {record.p_value:.2g}, {record.n:,} draws"
     legend(axis, title=title)
     return axis
@@ -185,11 +210,11 @@ def residuals(record: Coverage, axis: "Axes | None" = None, *, name: str | None 
     axis.axhline(0, color=GREY, linestyle="--", linewidth=1, zorder=1)
     label = "one bin"
     if np.isfinite(record.std_residual):
-        label = f"mean {record.mean_residual:.2f}, std {record.std_residual:.2f}"
-    edge = 10.0
+        label = f"mean {wording.fixed(record.mean_residual)}, std {record.std_residual:.2f}".replace("-", "−")
+    edge = _LARGEST_RESIDUAL
     reach = max(3.5, 1.15 * min(edge, float(np.abs(record.residual).max())))
-    inside = np.abs(record.residual) <= edge
-    axis.plot(record.predicted[inside], record.residual[inside], "o", color=BLUE, markersize=5, label=label)
+    shown = np.abs(record.residual) <= edge
+    axis.plot(record.predicted[shown], record.residual[shown], "o", color=BLUE, markersize=5, label=label)
     for marker, beyond in (("^", record.residual > edge), ("v", record.residual < -edge)):
         height = np.full(int(beyond.sum()), edge if marker == "^" else -edge)
         if beyond.any():
@@ -249,14 +274,14 @@ def log_k(
         axis.errorbar(
             exact, estimate, yerr=bars, fmt="o", color=BLUE, markersize=3.5, elinewidth=1, alpha=0.8
         )
-    # One frame for both axes puts the diagonal from corner to corner.
+    # Both axes have the same limits, so that the diagonal goes from corner to corner.
     ends = min(exact.min(), estimate.min()), max(exact.max(), estimate.max())
     margin = 0.04 * (ends[1] - ends[0]) or 1.0
     frame = (float(ends[0] - margin), float(ends[1] + margin))
     axis.plot(frame, frame, color=BLACK, linestyle="--", linewidth=1)
     sign = symbol(base10)
     rmse = np.sqrt(np.mean((estimate - exact) ** 2))
-    axis.set(xlim=frame, ylim=frame, xlabel=f"exact {sign},  {ratio(1)}", ylabel=f"estimated {sign}")
+    axis.set(xlim=frame, ylim=frame, xlabel=f"exact {log_k_label(base10)}", ylabel=f"estimated {sign}")
     axis.set_title(f"RMSE of {sign}: {rmse:.3g}", fontsize="medium")
     axis.set_aspect("equal")
     return axis
@@ -271,7 +296,7 @@ def log_k_distributions(
     *,
     model: int = 1,
     base10: bool = False,
-    confirmed: Range | None = None,
+    validated: Range | None = None,
 ) -> "Axes":
     """Draw how log K is distributed under each of two models.
 
@@ -288,16 +313,17 @@ def log_k_distributions(
     axis
         Matplotlib axis to draw on; a new figure if None.
     model
-        Number of the model that label 1 stands for, where there are more than two.
+        Number of the model that label 1 stands for, if there are more than two. It is shown if `names` is
+        None.
     base10
         Show log10 K instead of the natural log.
-    confirmed
-        The range of natural log K that draws vouch for, drawn as a band.
+    validated
+        The validated range of natural log K, drawn as a band.
 
     Returns
     -------
     axis
-        The axis, with one histogram a model, each of unit area. The outermost bars hold all draws beyond.
+        The axis, with one histogram a model, each of unit area. The outermost bars include all draws beyond.
     """
     log_k, labels = check_log_k(log_k, labels)
     if names is not None and len(names) != 2:
@@ -306,7 +332,7 @@ def log_k_distributions(
     unit = np.log(10.0) if base10 else 1.0
     shown = log_k / unit
     sides = [shown[labels == label] for label in (0, 1)]
-    # A long tail would leave the rest a few bars wide.
+    # Bars between the 1% and 99% quantiles: with a long tail, most draws would otherwise share a few bars.
     finite = [side[np.isfinite(side)] for side in sides]
     ends = np.ravel([np.quantile(side, (0.01, 0.99)) for side in finite if len(side) > 0])
     edges = np.histogram_bin_edges(ends, bins=int(np.clip(np.sqrt(len(shown)) / 2, 10, 60)))
@@ -316,7 +342,7 @@ def log_k_distributions(
         counts = np.histogram(np.clip(side, edges[0], edges[-1]), edges)[0]
         height = counts / (np.diff(edges) * len(side))
         fill = axis.stairs(height, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
-        # A patch of its own: in SVG a hatch has the transparency of what it fills.
+        # The hatch is a second patch, because in SVG it has the transparency of what it fills.
         line = axis.stairs(height, edges, fill=True, facecolor="none", edgecolor=colour, linewidth=1.4)
         if hatch is not None:
             line.set_hatch(hatch)
@@ -325,20 +351,21 @@ def log_k_distributions(
     sign = symbol(base10)
     if observed is not None and np.size(observed) > 0:
         lines = np.ravel(np.asarray(observed, dtype=np.float64)) / unit
-        single = f"observed: {lines[0]:.2f}".replace("-", "−")
+        single = f"observed: {wording.fixed(float(lines[0]))}".replace("-", "−")
         texts.append(single if len(lines) == 1 else f"{len(lines)} observations")
         handles.append(_observations(axis, lines, edges, texts[-1]))
-    if confirmed is not None and not confirmed.empty:
-        low, high = confirmed.low / unit, confirmed.high / unit
-        texts.append(f"confirmed: {low:.2f} to {high:.2f}".replace("-", "−"))
+    if validated is not None and not validated.empty and not validated.unlimited:
+        low, high = validated.low / unit, validated.high / unit
+        texts.append(f"validated: {wording.fixed(low)} to {wording.fixed(high)}".replace("-", "−"))
         handles.append(axis.axvspan(low, high, color=WIDE_BAND, linewidth=0, zorder=0, label=texts[-1]))
-    axis.set(xlabel=f"{sign},  {ratio(model)}", ylabel=f"density in {sign}")
+    label = log_k_label(base10, names)
+    axis.set(xlabel=label if names else label.replace("M_1", f"M_{{{model}}}"), ylabel=f"density in {sign}")
     legend(axis, handles, texts)
     return axis
 
 
 def _observations(axis: "Axes", lines: NDArray[np.float64], edges: NDArray[np.float64], text: str) -> Any:
-    """Draw vertical lines; those far beyond the histogram as arrows at its edge, or nothing else is seen."""
+    """Draw vertical lines; those far beyond the histogram as arrows, so that the histogram stays visible."""
     span = edges[-1] - edges[0]
     low, high = edges[0] - span, edges[-1] + span
     style: dict[str, Any] = {"color": BLACK, "linewidth": 1.6 if len(lines) == 1 else 0.9}
@@ -362,8 +389,8 @@ def rare_draws(record: RareDraws, axis: "Axes | None" = None) -> "Axes":
     Returns
     -------
     axis
-        The axis, with two lines a model, plain draws dashed: how many draws there are in each nat of the log-odds
-        of the other models to it, on a log scale.
+        The axis, with two lines a model, plain draws dashed: how many draws there are in each nat of the
+        log-odds of the other models to it, on a log scale.
     """
     axis = new_axis(axis, (5.6, 3.8))
     own = record.score[np.arange(len(record)), record.model]
@@ -413,62 +440,147 @@ def validation(record: Validation, axes: "Sequence[Axes] | None" = None) -> "Seq
     shown = max(tested, 1)
     coverage(record.coverages[worst], axes[0], name=record.names[tested])
     residuals(record.coverages[worst], axes[1], name=record.names[tested])
-    pair = np.isin(record.label, (0, shown))
     names = (record.names[0], record.names[shown])
-    log_k_distributions(
-        record.log_k[pair, shown],
-        record.label[pair] == shown,
-        names,
-        axis=axes[2],
-        model=shown,
-        confirmed=record.ranges[shown - 1],
-    )
+    draws = of_pair(record.log_k, record.label, shown, 0)
+    log_k_distributions(*draws, names, axis=axes[2], validated=record.ranges[shown - 1])
     return axes
 
 
-def history(record: History, axis: "Axes | None" = None) -> "Axes":
-    """Draw the learning curves of every member of an ensemble.
+def network(record: Network, axes: "Sequence[Axes] | None" = None) -> "Sequence[Axes]":
+    """Draw the learning curves, and log K of the held-out draws with its validated range, side by side.
 
     Parameters
     ----------
     record
-        Training history: `train_loss` and `score`, each (members, 1 + epochs) with entry 0 before training,
-        and `best_epoch`, (members,). What is not finite is left out.
+        An `evidencenet.EvidenceNetwork`.
+    axes
+        Two Matplotlib axes to draw on; a new figure if None.
+
+    Returns
+    -------
+    axes
+        The two. Of more than two models, the second shows the second model against the first.
+    """
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.subplots(1, 2, figsize=(10.4, 4.2), layout="constrained")[1]
+    if len(axes) != 2:
+        raise ValueError(f"network draws on two axes, got {len(axes)}.")
+    history(record.history, axes[0])
+    draws = of_pair(np.asarray(record.held_out.log_k, dtype=np.float64), record.held_out.label, 1, 0)
+    log_k_distributions(*draws, record.names[:2], axis=axes[1], validated=record.ranges[0])
+    return axes
+
+
+def answer(record: Comparison, axes: "Sequence[Axes] | None" = None) -> "Sequence[Axes]":
+    """Draw the probabilities of the models, and log K of every pair with its validated range.
+
+    Parameters
+    ----------
+    record
+        Result of `net.compare` for one observation.
+    axes
+        Two Matplotlib axes to draw on; a new figure if None.
+
+    Returns
+    -------
+    axes
+        The two. On the second, a point with its error is a log K in the validated range, which is a band. An
+        arrow starts at the bound of a log K beyond it.
+    """
+    if axes is None:
+        from matplotlib import pyplot
+
+        height = 1.6 + 0.35 * max(len(record.names), len(record.pairs))
+        axes = pyplot.subplots(1, 2, figsize=(10.4, height), layout="constrained")[1]
+    if len(axes) != 2:
+        raise ValueError(f"answer draws on two axes, got {len(axes)}.")
+    _probabilities(record, axes[0])
+    _pairs(record, axes[1])
+    return axes
+
+
+def _probabilities(record: Comparison, axis: "Axes") -> None:
+    """Draw a bar for each model, the best on top."""
+    order = list(record.ranking)
+    errors = np.nan_to_num(record.probability_errors[order]) if record.lead.in_range else None
+    places = np.arange(len(order))
+    style: dict[str, Any] = {"color": BAND, "edgecolor": BLUE, "ecolor": BLACK, "capsize": 3}
+    axis.barh(places, record.probabilities[order], xerr=errors, height=0.6, **style)
+    texts = wording.probabilities(record.probabilities.tolist())
+    axis.set_yticks(places, [f"{model_text(record.names[k], k)}\n{texts[k]}" for k in order])
+    axis.invert_yaxis()
+    axis.set(xlim=(0, 1.03), xlabel="probability")
+
+
+def _pairs(record: Comparison, axis: "Axes") -> None:
+    """Draw log K of each pair: a point with its error, or an arrow from its bound."""
+    order = record.ranking
+    pairs = [record.pair(a, b) for i, a in enumerate(order) for b in order[i + 1 :]]
+    if len(record.names) == 2:
+        pairs = [record.pair()]
+    # Room for arrows: a third of what else is shown, and at least two nats.
+    shown = [0.0]
+    for pair in pairs:
+        bound = pair.bound
+        shown += [pair.estimate] if pair.in_range else [] if bound is None else [bound.value]
+        if not pair.range.empty and not pair.range.unlimited:
+            shown += [pair.range.low, pair.range.high]
+    arrow = max(2.0, (max(shown) - min(shown)) / 3)
+    for place, pair in enumerate(pairs):
+        bound = pair.bound
+        if not pair.range.empty and not pair.range.unlimited:
+            ends = pair.range.low, pair.range.high
+            axis.barh(place, ends[1] - ends[0], left=ends[0], height=0.6, color=WIDE_BAND, zorder=0)
+        if pair.in_range:
+            error = pair.error if np.isfinite(pair.error) else None
+            axis.errorbar(pair.estimate, place, xerr=error, fmt="o", color=BLUE, capsize=3, markersize=5)
+        elif bound is not None:
+            end = bound.value + (arrow if bound.above else -arrow)
+            style = {"arrowstyle": "->", "color": ORANGE, "linewidth": 1.8, "shrinkA": 0, "shrinkB": 0}
+            axis.annotate("", (end, place), (bound.value, place), arrowprops=style)
+            axis.plot([bound.value, end], [place, place], "|", color=ORANGE, markevery=[0], markersize=9)
+        else:
+            axis.text(0, place, "not validated", ha="center", va="center", color=GREY)
+    axis.axvline(0, color=GREY, linestyle="--", linewidth=1, zorder=1)
+    labels = [f"{model_text(pair.model, 1)}\nagainst {model_text(pair.against, 0)}" for pair in pairs]
+    axis.set_yticks(np.arange(len(pairs)), labels)
+    axis.set_ylim(len(pairs) - 0.4, -0.6)
+    axis.set_xlabel(f"{symbol(False)}; band: validated range")
+
+
+def history(record: History, axis: "Axes | None" = None) -> "Axes":
+    """Draw the learning curves of every member of an ensemble: the held-out score after each epoch.
+
+    Parameters
+    ----------
+    record
+        Training history: `score`, (members, 1 + epochs) with entry 0 before training, and `best_epoch`,
+        (members,). What is not finite is left out.
     axis
         Matplotlib axis to draw on; a new figure if None.
 
     Returns
     -------
     axis
-        The axis of the held-out score, marked where each member was taken. The training loss,
-        in units of its own, has a second axis on the right.
+        The axis, marked at the epoch whose weights each member has. The training loss is not drawn, because
+        most losses are not in nats: it is in ``net.history.train_loss``.
     """
     from matplotlib.ticker import MaxNLocator
 
     axis = new_axis(axis, (5.8, 3.8))
-    score, loss = (
-        np.where(np.isfinite(table), table, np.nan)
-        for table in (np.atleast_2d(record.score), np.atleast_2d(record.train_loss))
-    )
+    score = np.atleast_2d(record.score)
+    score = np.where(np.isfinite(score), score, np.nan)
     epochs = np.arange(score.shape[1])
-    right = axis.twinx()
-    drawn = []
-    for i in range(len(score)):
-        names = ("training loss", "held-out score") if i == 0 else (None, None)
-        drawn += right.plot(epochs, loss[i], "--", color=ORANGE, linewidth=1, label=names[0])
-        drawn += axis.plot(epochs, score[i], color=BLUE, linewidth=1.4, label=names[1])
+    for i, curve in enumerate(score):
+        axis.plot(epochs, curve, color=BLUE, linewidth=1.2, label="held-out score" if i == 0 else None)
     best = np.atleast_1d(record.best_epoch)
-    drawn += axis.plot(
-        best, score[np.arange(len(score)), best], "o", color=BLACK, markersize=4.5, label="kept"
-    )
+    at_best = score[np.arange(len(score)), best]
+    axis.plot(best, at_best, "o", color=BLACK, markersize=4.5, label="epoch of the weights")
     axis.set(xlabel="epoch", ylabel="held-out score [nats]")
-    right.set_ylabel("training loss")
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    # The left axis lies on top, so that marks are not hidden by the training loss.
-    axis.set_zorder(right.get_zorder() + 1)
-    axis.patch.set_visible(False)
-    shown = [line for line in drawn if not str(line.get_label()).startswith("_")]
-    legend(axis, shown, [str(line.get_label()) for line in shown])
+    legend(axis)
     return axis
 
 
@@ -556,12 +668,12 @@ def forecast(record: Forecast, axis: "Axes | None" = None) -> "Axes":
         )
     axis = new_axis(axis, (5.6, 3.8))
     value, error = np.asarray(record.probability.value), np.asarray(record.probability.error)
-    said = f"probability of {wording.odds(record.threshold)} for {model_text(record.names[0], 1)}"
+    label = f"probability of {wording.odds(record.threshold)} for {model_text(record.names[0], 1)}"
     axis.set_xlabel(model_text(record.parameters[0], 0))
     if len(record.parameters) == 2:
         mesh = axis.pcolormesh(*record.edges, value.T, vmin=0, vmax=1, cmap="viridis")
         axis.set_ylabel(model_text(record.parameters[1], 0))
-        axis.figure.colorbar(mesh, ax=axis, label=said)
+        axis.figure.colorbar(mesh, ax=axis, label=label)
         return axis
     (ends,) = record.edges
     width = np.diff(ends) / 2
@@ -569,7 +681,7 @@ def forecast(record: Forecast, axis: "Axes | None" = None) -> "Axes":
     axis.errorbar(ends[:-1] + width, value, yerr=error, xerr=width, label="by bin", **style)  # type: ignore[arg-type]
     overall = f"overall: {record.overall}"
     axis.axhline(float(record.overall), color=GREY, linestyle="--", linewidth=1, label=overall)
-    axis.set(ylim=(-0.03, 1.03), ylabel=said)
+    axis.set(ylim=(-0.03, 1.03), ylabel=label)
     legend(axis)
     return axis
 
@@ -603,7 +715,7 @@ def design(record: Design, axis: "Axes | None" = None) -> "Axes":
         span = float(record.answer) - reach, float(record.answer) + reach
         axis.axvspan(*span, color=ORANGE, alpha=0.2, linewidth=0)
     odds = wording.odds(float(np.log(record.odds)))
-    said = f"probability of {odds} for {model_text(record.names[0], 1)}"
-    axis.set(ylim=(-0.03, 1.03), xlabel="setting", ylabel=said)
+    label = f"probability of {odds} for {model_text(record.names[0], 1)}"
+    axis.set(ylim=(-0.03, 1.03), xlabel="setting", ylabel=label)
     legend(axis)
     return axis

@@ -1,4 +1,4 @@
-"""Figures as SVG elements that several can share one HTML page."""
+"""Figures as SVG elements, of which one HTML page can hold several."""
 
 import re
 import warnings
@@ -16,7 +16,7 @@ _COLOURS = {
     "#bfd9ea": "band",
     "#e3eef5": "wide-band",
 }
-# Letters stay letters, to be read aloud, searched for, and shown in the reader's own font.
+# Letters stay letters: they can be read aloud, searched for, and shown in the reader's own font.
 _STYLE = {"svg.fonttype": "none", "svg.hashsalt": "evidencenet", "font.size": 10}
 _REFERENCE = re.compile(r"url\(#([^)]+)\)")
 
@@ -35,9 +35,9 @@ def inline_svg(
     size
         Width and height in inches of 72 units; letters are 10 units high. The page may scale it.
     name
-        What the ids in the element start with; each figure of a page needs its own.
+        Prefix of the ids in the element; each figure of a page needs its own.
     title, text
-        What the figure shows and says, for those who cannot see it.
+        The title and a description of the figure, for those who cannot see it.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def inline_svg(
         figure = Figure(figsize=size, layout="constrained")
         axis = figure.add_subplot()
         draw(axis=axis)
-        # A title of the legend repeats what the page says beside the figure.
+        # The page says beside the figure what the title of the legend says.
         if (legend := axis.get_legend()) is not None:
             legend.set_title(None)  # type: ignore[arg-type]
         file = StringIO()
@@ -69,12 +69,12 @@ def inline_svg(
 
 
 def _clean(root: ElementTree.Element, name: str) -> None:
-    """Keep only the ids that are referred to, under names of their own, and what an HTML page needs."""
+    """Remove what an HTML page does not need, and give the ids that are used the prefix `name`."""
     for size in ("width", "height", "version"):
         root.attrib.pop(size, None)
     for parent in root.iter():
         for child in list(parent):
-            # A style element would hold for the whole page.
+            # A style element would apply to the whole page.
             if child.tag.rpartition("}")[2] in ("metadata", "style"):
                 parent.remove(child)
     used = set()

@@ -1,0 +1,218 @@
+"""`Evaluation`: what a network says of a batch of observations, computed once and in blocks.
+
+Observations are checked first, then scaled, then given to the networks. Log K of all models, its error, and
+how unusual the data are follow from the same few arrays, and each of these is computed when it is first
+needed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evidencenet import losses
+from evidencenet._common.arrays import (
+    Data,
+    arrays_of,
+    as_data,
+    finite_rows,
+    layout,
+    layout_text,
+    map_arrays,
+    with_draws,
+)
+from evidencenet.estimator.densities import difference
+from evidencenet.estimator.error import scatter_of
+from evidencenet.networks import ensemble
+
+if TYPE_CHECKING:
+    from evidencenet.estimator.network import EvidenceNetwork
+
+# Scaled numbers are clipped to this many standard deviations: far beyond any draw, and small enough that
+# products of several of them do not overflow in single precision (3e38).
+_FARTHEST = 1e6
+# Observations in one block: a multiple of the 8,192 that networks take at once. With four members, 100
+# numbers and 256 hidden units a block takes about 200 MB.
+_ROWS = 65_536
+# A last block this small would use another compiled program, whose rounding differs. It joins the one before.
+_SMALLEST_BLOCK = 64
+
+
+def checked(x: Any, example: Data) -> Data:
+    """Return observations as a batch like the draws, or say in an error what is wrong with them.
+
+    Parameters
+    ----------
+    x
+        n observations, (n, ...) or a dict of such arrays; or a single one, without the first axis.
+    example
+        Zeros in the form of one draw.
+    """
+    data, wanted = as_data(with_draws(x, example)), layout(map_arrays(lambda array: array[None], example))
+    if layout(data) != wanted:
+        raise ValueError(
+            f"x is {layout_text(layout(data))}; this network was trained on {layout_text(wanted)}. "
+            "Give observations in the form of the simulated data."
+        )
+    for key, array in data.items() if isinstance(data, dict) else [("", data)]:
+        is_finite = finite_rows(array)
+        if not is_finite.all():
+            raise ValueError(
+                f"x{f'[{key!r}]' if key else ''} holds NaN or infinity in {(~is_finite).sum()} of "
+                f"{len(array)} observations, first in number {int(np.argmin(is_finite))}: its Bayes factor "
+                "is not defined. If data can be missing, simulate that too and pass a mask."
+            )
+    return data
+
+
+def in_blocks(net: "EvidenceNetwork", data: Data) -> "Iterator[Evaluation]":
+    """Evaluate checked observations block by block, so that memory does not grow with their number."""
+    n = len(arrays_of(data)[0])
+    starts = list(range(0, max(n, 1), _ROWS))
+    if len(starts) > 1 and n - starts[-1] <= _SMALLEST_BLOCK:
+        starts.pop()
+    for start, stop in zip(starts, [*starts[1:], n], strict=True):
+        yield Evaluation(net, map_arrays(lambda array, rows=slice(start, stop): array[rows], data))
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a network says of n observations.
+
+    The *classes* that networks tell apart are the models; if some densities are known, a fitted reference
+    comes first, and known models may be missing.
+
+    Attributes
+    ----------
+    net
+        The network.
+    data
+        Checked observations, as a batch.
+    """
+
+    net: "EvidenceNetwork"
+    data: Data
+
+    @property
+    def n(self) -> int:
+        """Number of observations."""
+        return len(arrays_of(self.data)[0])
+
+    @cached_property
+    def scaled(self) -> Data:
+        """Scaled observations, clipped so that no log K overflows."""
+        with np.errstate(over="ignore"):
+            scaled = self.net.scaling(self.data)
+        return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
+
+    @cached_property
+    def trained(self) -> np.ndarray:
+        """Log K of the classes against the first by each member, as trained, (members, n, classes).
+
+        Neither recalibration nor failed draws are part of it.
+        """
+        net = self.net
+        if net.networks is None:
+            return np.zeros((len(net.gain), self.n, len(net.names)))
+        log_odds = ensemble.log_odds(net.networks, net.states, net.gain, net.loss, self.scaled).astype(float)
+        if net.baseline is not None:
+            log_odds += net.baseline(self.scaled)
+        elif isinstance(net.loss, losses.Asymmetric):
+            # Other losses give log K itself, because they are told the training shares.
+            shares = net.log_prior if net.densities is None else net.densities.log_shares
+            log_odds -= shares - shares[0]
+        return log_odds
+
+    @cached_property
+    def recalibrated(self) -> np.ndarray:
+        """Log K of the classes after recalibration, (members, n, classes)."""
+        log_k = self.trained
+        for step in self.net.recalibration:
+            log_k = step.members(log_k)
+        return log_k
+
+    @cached_property
+    def slope(self) -> np.ndarray:
+        """By which factor recalibration multiplies the errors of log K, (n,)."""
+        log_k, slope = self.trained, np.ones(self.n)
+        for step in self.net.recalibration:
+            slope = slope * step.slope_at(log_k.mean(axis=0))
+            log_k = step.members(log_k)
+        return slope
+
+    @cached_property
+    def log_p(self) -> np.ndarray:
+        """Log p(x, x is valid | model) by each member, (members, n, K).
+
+        If no density is known, a term that all models share is left out.
+        """
+        net, learned = self.net, self.recalibrated
+        log_p = learned if net.densities is None else net.densities.log_p(learned, self.data)
+        return log_p + net.log_valid
+
+    @cached_property
+    def rarity(self) -> np.ndarray:
+        """How often draws of each class lie farther out than an observation, (n, classes); NaN if unknown."""
+        net = self.net
+        if net.novelty is None:
+            return np.full((self.n, len(net.names)), np.nan)
+        if net.novelty.hidden_mean is None:
+            return net.novelty.p_value(self.scaled)
+        hidden = ensemble.hidden_layers(net.networks, net.states, net.gain, self.scaled)
+        return net.novelty.p_value(self.scaled, hidden)
+
+    def members(self, model: int, against: int) -> np.ndarray:
+        """Return log K of two models by each member, (members, n)."""
+        return difference(self.log_p[:, :, model], self.log_p[:, :, against])
+
+    def validated_by_density(self, model: int, against: int) -> np.ndarray:
+        """Say whether log K of two models needs no validated range, (n,), because of known densities."""
+        net = self.net
+        if net.densities is None:
+            return np.zeros(self.n, dtype=bool)
+        near = self.rarity > (1.0 if net.novelty is None else net.novelty.least)
+        return net.densities.validates(model, against, self.recalibrated.mean(axis=0), self.data, near)
+
+    def in_range(self, model: int, against: int) -> np.ndarray:
+        """Say whether log K of two models lies in its validated range, (n,)."""
+        if model == against:
+            return np.ones(self.n, dtype=bool)
+        log_k = self.members(model, against).mean(axis=0)
+        in_range = self.net.held_out.range(model, against).contains(log_k)
+        return in_range | self.validated_by_density(model, against)
+
+    def error(self, model: int, against: int) -> np.ndarray:
+        """Return the standard error of log K of two models, (n,)."""
+        net = self.net
+        if model == against:
+            return np.zeros(self.n)
+        if net.densities is None:
+            error = self.slope * self._learned_error(model, against, self.rarity)
+        else:
+            rarity = self.rarity[:, net.densities.columns]
+
+            def squared(first: int, second: int) -> np.ndarray:
+                return np.square(self._learned_error(first, second, rarity))
+
+            mean = self.trained.mean(axis=0)
+            error = np.sqrt(net.densities.variance(model, against, mean, self.data, squared))
+        if net.depth is not None:
+            error = np.hypot(error, net.depth.error(self.trained.mean(axis=0), model, against))
+        return np.hypot(error, np.hypot(net.log_valid_error[model], net.log_valid_error[against]))
+
+    def _learned_error(self, first: int, second: int, rarity: np.ndarray) -> np.ndarray:
+        """Return the error of log K of two classes as trained, (n,), given their `rarity` (n, classes)."""
+        net = self.net
+        scatter = scatter_of(self.trained, first, second)
+        jackknife = scatter
+        if net.baseline is not None:
+            jackknife = np.sqrt(scatter**2 + net.baseline.variance(self.scaled, first, second))
+        if net.errors is None:
+            return jackknife
+        # The error was learned for the later class against the earlier one, and is the same both ways round.
+        # It is never less than the scatter of the members.
+        later, earlier = max(first, second), min(first, second)
+        log_k = (self.trained[:, :, later] - self.trained[:, :, earlier]).mean(axis=0)
+        return np.fmax(net.errors(log_k, jackknife, rarity[:, [first, second]].max(axis=1)), scatter)
