@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -176,6 +177,8 @@ class EvidenceNetwork:
         Seed, recipe and versions that `train` was called with; empty in older files.
     depth
         What rare draws confirmed, if `deepen` was called; None otherwise.
+    checkpoint
+        The checkpoint of the training, which `save` removes when the network is safely on disk.
     """
 
     names: tuple[str, ...]
@@ -199,6 +202,7 @@ class EvidenceNetwork:
     densities: Densities | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     depth: Depth | None = None
+    checkpoint: Path | None = None
     _repr_html_ = network_card
 
     def log_bayes_factor(self, x: Any, *, model: int | str = 1, against: int | str = 0) -> np.ndarray:
