@@ -1,10 +1,10 @@
-"""Damaged and hostile files: is each one refused in our own words, and is nothing silently different?
+"""Damaged and hostile files: each must be refused in our own words, and nothing be silently different.
 
     python benchmarks/hostile.py [--cases 10000] [--seed 1] [--json FILE]
 
 Three kinds of attack, each a row of the table for each kind of file:
 
-- damage: a file that we wrote is changed at random (bits, bytes, blocks, length, files of a folder exchanged);
+- damage: a file that we wrote is changed at random (bits, bytes, blocks, length, files exchanged);
 - forgery: a description that we wrote is changed at random, and gets a correct checksum;
 - craft: files made to run code, to read other files, or to take far more memory or time than their size.
 

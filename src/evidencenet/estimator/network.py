@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,6 +71,8 @@ class EvidenceNetwork:
         Seed, recipe and versions that `train` was called with.
     depth
         What rare draws validated, if `deepen` was called; None otherwise.
+    checkpoint
+        The checkpoint of the training, which `save` removes when the network is safely on disk.
     """
 
     names: tuple[str, ...]
@@ -93,6 +96,7 @@ class EvidenceNetwork:
     densities: Densities | None = None
     made: Mapping[str, Any] = field(default_factory=dict)
     depth: Depth | None = None
+    checkpoint: Path | None = None
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None

@@ -28,7 +28,7 @@ from evidencenet.estimator.second_look import look_again
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks import ensemble
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.training.checkpoint import run_fingerprint
+from evidencenet.training.checkpoint import run_fingerprint, trials_path
 from evidencenet.training.compiled import keep_compiled_programs
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained, initialise_members
@@ -95,7 +95,9 @@ def train(
         Show a bar (or, where there is no terminal, a few lines) on standard error.
     checkpoint
         A file for the state of the training after each epoch. If the file is there already, training
-        continues from it, to the same network as without a break. It is removed in the end.
+        continues from it, to the same network as without a break. A checkpoint of another run (other draws,
+        settings, `augment` or network) is refused, and the message says what differs. `EvidenceNetwork.save`
+        removes it, when the network is safely on disk; until then the same call continues from it.
 
     Returns
     -------
@@ -133,7 +135,7 @@ def train(
         initialise_members(network, draws.arranged_example, trainer.outputs, 1, 0)
     freedom = Freedom.of(draws, network, loss, baseline, recipe)
     run = _identified(checkpoint, sims, augment, network, loss, seed, members, recipe, baseline)
-    trials = None if checkpoint is None else TrialFile(f"{os.fspath(checkpoint)}.trials", run)
+    trials = None if checkpoint is None else TrialFile(trials_path(checkpoint), run)
     search = None if recipe is not None else Search(draws, trainer, freedom, trials)
     plan = search.run(progress=progress) if search else freedom.first_plan(losses.LPopExponential())
 
@@ -172,10 +174,8 @@ def train(
     if known is not None:
         all_inputs = known.with_hidden_models(inputs)
         net = known.completed(replace(net, novelty=fit_novelty(all_inputs, trained)), all_inputs.draws)
-    if trials is not None and checkpoint is not None:
-        Path(checkpoint).unlink(missing_ok=True)
-        trials.remove()
-    return net
+    # The checkpoint stays until the network is saved: then `save` removes it.
+    return net if checkpoint is None else replace(net, checkpoint=Path(checkpoint))
 
 
 @dataclass(frozen=True)

@@ -99,7 +99,7 @@ def differences(there: Run, here: Run) -> list[str]:
 
 
 def save(
-    path: str | os.PathLike[str], run: Run | str, trees: Sequence[Any], curves: dict[str, np.ndarray]
+    path: str | os.PathLike[str], run: Run, trees: Sequence[Any], curves: dict[str, np.ndarray]
 ) -> None:
     """Write the state of all members after an epoch.
 
@@ -118,11 +118,11 @@ def save(
     for member, tree in enumerate(trees):
         for i, leaf in enumerate(jax.tree.leaves(tree)):
             arrays[f"{member}/{i:05d}"] = np.asarray(leaf)
-    files.write(path, "checkpoint", {"run": _record(run)}, arrays)
+    files.write(path, "checkpoint", {"run": dict(run)}, arrays)
 
 
 def load(
-    path: str | os.PathLike[str], run: Run | str, trees: Sequence[Any]
+    path: str | os.PathLike[str], run: Run, trees: Sequence[Any]
 ) -> tuple[list[Any], dict[str, np.ndarray]] | None:
     """Read what `save` wrote into trees of the same form; None if there is no such file.
 
@@ -139,7 +139,7 @@ def load(
     there = about.get("run")
     if not isinstance(there, dict) or not all(isinstance(text, str) for text in there.values()):
         raise FileError(f"{path} does not say which run it belongs to. Delete it to begin again.")
-    different = differences(there, _record(run))
+    different = differences(there, dict(run))
     if different:
         raise CheckpointError(
             f"{path} is a checkpoint of another run. These differ: {'; '.join(different)}. To continue it, "
@@ -158,17 +158,14 @@ def load(
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Remove a checkpoint whose network has been saved."""
-    Path(path).unlink(missing_ok=True)
+    """Remove a checkpoint whose network has been saved, and the trials beside it."""
+    for place in (Path(path), trials_path(path)):
+        place.unlink(missing_ok=True)
 
 
-def fingerprint(*parts: Any) -> str:
-    """Identify a run by its settings and data: arrays by their bytes, all else by its words."""
-    digest = hashlib.sha256()
-    for part in parts:
-        for leaf in jax.tree.leaves(part, is_leaf=lambda x: x is None):
-            digest.update(leaf.tobytes() if isinstance(leaf, np.ndarray) else repr(leaf).encode())
-    return digest.hexdigest()
+def trials_path(path: str | os.PathLike[str]) -> Path:
+    """Return the file beside a checkpoint for the finished trials of the search."""
+    return Path(f"{os.fspath(path)}.trials")
 
 
 def _hash(*parts: Any) -> str:
@@ -193,10 +190,6 @@ def _identified(thing: Any) -> str:
     if functions:
         return f"{_HASHED}{code_fingerprint(*functions)}"
     return repr(thing)
-
-
-def _record(run: Run | str) -> dict[str, str]:
-    return {"draws, seed or settings": f"{_HASHED}{run}"} if isinstance(run, str) else dict(run)
 
 
 def _short(text: str | None) -> str:

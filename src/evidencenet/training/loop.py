@@ -217,7 +217,7 @@ class Checkpoint(NamedTuple):
     """A file for the state of training, and the record of the run (see `run_fingerprint`)."""
 
     path: str | os.PathLike[str]
-    run: checkpoints.Run | str
+    run: checkpoints.Run
 
 
 @dataclass
