@@ -1,14 +1,14 @@
-"""Three questions beyond log K on the paper's time series, each beside its exact answer.
+"""Three questions beyond log K on the paper's time series, each compared with its exact answer.
 
     python examples/extensions.py [--quick] [--draws 2e5] [--dim 20] [--out FOLDER]
 
-1. Absolute evidence: log p(x|growth) itself, learned against a reference of known density; once against a
-   Gaussian fitted to the draws, and once against independent normals, which know nothing of how the numbers
-   go together.
-2. A frequentist test with log K as its statistic: p-values, power, and false alarms among fresh draws.
-   log K is a constant plus the square of a normal variable here, so that all of these have a closed form.
-3. The posterior predictive test: which model, having seen the first half of the series, foretells the second
-   half better? The parts of a normal vector are normal, and so its K is exact as well.
+1. Absolute evidence: log p(x|growth), learned against a reference with a known density; once against a
+   Gaussian fitted to the draws, and once against independent normals, which leave all correlations to the
+   network.
+2. A frequentist test with log K as its statistic: p-values, power, and false alarms among fresh draws. Here
+   log K is a constant plus the square of a normal variable, so all of these have a closed form.
+3. The posterior predictive test: which model predicts the second half of the series better from the first
+   half? The parts of a normal vector are normal, so the exact K is known too.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Exact(NamedTuple):
         return 2 * norm.sf(np.sqrt(np.maximum(square, 0)) / spread)
 
     def power(self, size: Any) -> np.ndarray:
-        """Return how often data with growth are told from those without."""
+        """Return how often the test rejects for data with growth."""
         return 2 * norm.sf(norm.isf(np.asarray(size) / 2) / np.sqrt(self.ratio))
 
     @property
@@ -82,12 +82,12 @@ def main(
     draws, fresh
         To train each network on, and to judge by; both models together.
     dim
-        Numbers in a series.
+        Length of a series.
     epochs
-        None is the default call, which chooses; a number trains networks on Gaussians so long, without
-        choice.
+        None means the default call with its trials; a number means so many epochs on Gaussians, without
+        trials.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
         Show progress bars.
     """
@@ -98,12 +98,12 @@ def main(
     others = en.simulate(problem.models, fresh, seed=seed + 1000, progress=False)
     x = np.asarray(others.x)
 
-    # Half of the draws are of the reference.
+    # Half of the draws come from the reference.
     of_growth = x[others.model == 1]
     references = {FITTED: None, INDEPENDENT: _independent(problem.models[1], seed)}
     evidence = {
-        way: en.absolute_evidence(problem.models[1], draws // 2, reference=reference, seed=seed, **options)
-        for way, reference in references.items()
+        method: en.absolute_evidence(problem.models[1], draws // 2, reference=reference, seed=seed, **options)
+        for method, reference in references.items()
     }
     exact_evidence = problem.log_evidence(of_growth)[:, 1]
 
@@ -115,8 +115,8 @@ def main(
 
     test = _test(problem, predictive.whole, others, seed + 2000)
     part = {
-        way: _judged(e.log_evidence(of_growth), e.error(of_growth), exact_evidence)
-        for way, e in evidence.items()
+        method: _judged(e.log_evidence(of_growth), e.error(of_growth), exact_evidence)
+        for method, e in evidence.items()
     }
     foretold = predictive.log_bayes_factor(x)
     judged = _judged(foretold, predictive.error(x), exact_predictive)
@@ -127,7 +127,7 @@ def main(
         "predictive": judged,
         "predictive_spread": exact_predictive.std(),
     }
-    shown = {way: e.log_evidence(of_growth[:1000]) for way, e in evidence.items()}
+    shown = {method: e.log_evidence(of_growth[:1000]) for method, e in evidence.items()}
     return Result(
         f"Extensions: {dim} numbers, {draws:,} draws for each network",
         rows(numbers),
@@ -152,7 +152,7 @@ def _judged(estimate: np.ndarray, error: np.ndarray, exact: np.ndarray) -> dict[
 
 
 def _test(problem: Problem, net: en.EvidenceNetwork, others: en.Simulations, seed: int) -> Tested:
-    """Calibrate on draws of its own, and ask for p-values of others."""
+    """Calibrate the test on one set of draws, and compute p-values of another."""
     calibration = en.simulate(problem.models, len(others), seed=seed, progress=False)
     found, exact = en.hypothesis_test(net, calibration), Exact.of(problem, np.asarray(others.x).shape[1])
     p_value = np.asarray(found.p_value(others.x).value)
@@ -180,12 +180,14 @@ def _numbers(test: Tested) -> dict[str, Any]:
 
 
 def rows(numbers: Mapping[str, Any]) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     found = []
-    for way, judged in numbers["evidence"].items():
+    for method, judged in numbers["evidence"].items():
         found += [
-            Row(f"RMSE of log evidence in nats, {way}", f"{judged['rmse']:.3f}, bias {judged['bias']:+.3f}"),
-            Row(f"RMS of error over stated error, {way}", f"{judged['pull']:.2f}"),
+            Row(
+                f"RMSE of log evidence in nats, {method}", f"{judged['rmse']:.3f}, bias {judged['bias']:+.3f}"
+            ),
+            Row(f"RMS of error over stated error, {method}", f"{judged['pull']:.2f}"),
         ]
     found.append(Row("standard deviation of exact log evidence", f"{numbers['evidence_spread']:.2f}"))
     test = numbers["test"]
@@ -223,8 +225,8 @@ def draw(
 ) -> Figure:
     """Draw the evidence, the power and the p-values of the test, and the predictive log K, against exact."""
     made, ((first, second), (third, fourth)) = figure((10.4, 9.6), 2, 2)
-    for (way, values), colour, marker in zip(evidence.items(), (ORANGE, BLUE), "so", strict=True):
-        label = f"{way}: RMSE {rms(values - exact_evidence):.2f}"
+    for (method, values), colour, marker in zip(evidence.items(), (ORANGE, BLUE), "so", strict=True):
+        label = f"{method}: RMSE {rms(values - exact_evidence):.2f}"
         first.plot(
             exact_evidence,
             values,

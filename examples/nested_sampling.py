@@ -3,9 +3,10 @@
     python examples/nested_sampling.py [--quick] [--dims 2 5 10 20 50 100] [--seeds 3] [--out FOLDER]
 
 The series has as many numbers as parameters. Nested sampling knows prior and likelihood, and integrates both
-models for one observation at a time: by slices with 25 live points a parameter, as PolyChord in the paper;
-and with nautilus, whose bounds suit few parameters. Networks know only draws, a hundredth as many as nested
-sampling by slices took evaluations for *one* observation, and then answer for any. Exact log K is the judge.
+models for one observation at a time: by slices with 25 live points for each parameter, as PolyChord in the
+paper; and with nautilus, whose bounds suit few parameters. Networks know only draws: a hundredth of the
+evaluations that nested sampling by slices made for *one* observation. They then answer for any observation.
+All are compared with the exact log K.
 """
 
 import time
@@ -37,12 +38,12 @@ LOG10 = np.log(10)
 # PolyChord's default of live points a parameter. It makes 5 slices a parameter between a point and its
 # offspring; 2 are enough here for honest errors, and so nested sampling is cheaper than in the paper.
 LIVE, SLICES = 25, 2
-# Fewer draws are no sensible set to train on.
+# Fewer draws are too few to train on.
 LEAST = 200
 
 SLICED, NAUTILUS = "nested sampling, slices", "nested sampling, nautilus"
 SHARE, ALONE, FIXED = "network, 1%", "network alone, 1%", "network, fixed draws"
-# Networks that correct Gaussians are what the default call chooses here; to name it saves the trials.
+# The default call would choose networks that correct Gaussians here; naming them saves the trials.
 OPTIONS: dict[str, dict[str, Any]] = {
     SHARE: {"baseline": True},
     ALONE: {"baseline": False},
@@ -53,7 +54,7 @@ Sampler = Callable[[np.ndarray, bool, int], Evidence]
 
 
 class Line(NamedTuple):
-    """What one way did at one number of parameters.
+    """The result of one method at one number of parameters.
 
     `evaluations` are of the likelihood for one observation, or draws to train on; `seconds`, of all cores,
     for one observation, or to simulate and train; `further` those of one more observation. `rmse` is of
@@ -62,7 +63,7 @@ class Line(NamedTuple):
     """
 
     dim: int
-    way: str
+    method: str
     evaluations: float
     seconds: float
     further: float
@@ -93,7 +94,7 @@ def main(
     seed: int = 1,
     progress: bool = True,
 ) -> Result:
-    """Run all ways at each number of parameters.
+    """Run all methods at each number of parameters.
 
     Parameters
     ----------
@@ -112,16 +113,16 @@ def main(
         Draws that judge the networks, how many ensembles are trained, and how long; None is as long as the
         recipe says.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
-        Print each line as it comes.
+        Print each line as soon as it is measured.
     """
     lines: list[Line] = []
     peer = _by_nautilus(nautilus_points, nautilus_networks, nautilus_seconds)
     for dim in dims:
         problem = en.problems.time_series(dim)
         x = np.asarray(en.simulate(problem.models, observations, seed=seed, progress=False).x)
-        # In any order: the budget may not last for all.
+        # In random order, because the budget may not be enough for all of them.
         x = np.random.default_rng(seed).permutation(x).astype(np.float64)
         exact = problem.log_bayes_factor(x)
         found = [sampled(SLICED, _by_slices(most), x, exact, seed, budget)]
@@ -130,9 +131,9 @@ def main(
             found.append(sampled(NAUTILUS, peer, x[some], exact[some], seed))
         wanted = share * found[0].evaluations
         draws = int(np.clip(wanted, LEAST, most_draws))
-        for way in OPTIONS:
-            line = learned(way, dim, fixed if way == FIXED else draws, fresh, seeds, epochs, seed)
-            found.append(line._replace(capped=way != FIXED and draws != int(wanted)))
+        for method in OPTIONS:
+            line = learned(method, dim, fixed if method == FIXED else draws, fresh, seeds, epochs, seed)
+            found.append(line._replace(capped=method != FIXED and draws != int(wanted)))
         lines += found
         if progress:
             print("\n".join(f"{row.what}: {row.ours}" for row in rows(found)), flush=True)
@@ -145,14 +146,14 @@ def main(
 
 
 def sampled(
-    way: str, sampler: Sampler, x: np.ndarray, exact: np.ndarray, seed: int, budget: float = np.inf
+    method: str, sampler: Sampler, x: np.ndarray, exact: np.ndarray, seed: int, budget: float = np.inf
 ) -> Line:
     """Integrate both models for each observation (n, dim), as long as the budget of evaluations lasts."""
     runs: list[tuple[Evidence, Evidence]] = []
     for i, one in enumerate(x):
         without, growth = (sampler(one, model == 1, 2 * (seed + i) + model) for model in (0, 1))
         runs.append((without, growth))
-        # A limit that bites once will bite again.
+        # If the limit stopped one run, it would stop the next one too.
         if sum(e.evaluations for pair in runs for e in pair) >= budget or not (
             without.finished and growth.finished
         ):
@@ -162,7 +163,7 @@ def sampled(
     rmse = rms(wrong) / LOG10
     return Line(
         dim=x.shape[1],
-        way=way,
+        method=method,
         evaluations=float(np.mean([pair[0].evaluations + pair[1].evaluations for pair in runs])),
         seconds=(seconds := float(np.mean([pair[0].seconds + pair[1].seconds for pair in runs]))),
         further=seconds,
@@ -207,8 +208,8 @@ def _by_nautilus(points: int, networks: int, seconds: float) -> Sampler:
     return integrate
 
 
-def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int | None, seed: int) -> Line:
-    """Train ensembles, each on draws of its own, and compare log K of fresh draws with the exact one."""
+def learned(method: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int | None, seed: int) -> Line:
+    """Train ensembles, each on its own draws, and compare log K of fresh draws with the exact one."""
     problem = en.problems.time_series(dim)
     others = np.asarray(en.simulate(problem.models, fresh, seed=seed + 1000, progress=False).x)
     exact = problem.log_bayes_factor(others)
@@ -223,7 +224,7 @@ def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int 
             learn_error=False,
             seed=i,
             progress=False,
-            **OPTIONS[way],
+            **OPTIONS[method],
         )
         spent.append(time.process_time() - start)
         net.log_bayes_factor(others[:1])  # compiles
@@ -234,15 +235,15 @@ def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int 
         found.append(rms(net.log_bayes_factor(others) - exact) / LOG10)
     error = float(np.std(found, ddof=1)) if seeds > 1 else np.nan
     rmse, seconds, more = (float(np.mean(values)) for values in (found, spent, further))
-    return Line(dim, way, draws, seconds, more, rmse, error, np.nan, seeds, False)
+    return Line(dim, method, draws, seconds, more, rmse, error, np.nan, seeds, False)
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     paper = {SLICED: "PolyChord, ≤ 1e8 evaluations", ALONE: "more accurate than PolyChord at each dim"}
     found = []
     for line in lines:
-        nested = line.way in (SLICED, NAUTILUS)
+        nested = line.method in (SLICED, NAUTILUS)
         unit, per = ("evaluations", "observations") if nested else ("draws", "seeds")
         cap = f" ({'stopped there' if nested else 'not 1%'})" if line.capped else ""
         stated = f", stated {line.stated:.3f}" if nested else ""
@@ -251,10 +252,10 @@ def rows(lines: Sequence[Line]) -> list[Row]:
         further = f"{line.further:.1f} s" if nested else f"{1000 * line.further:.1f} ms"
         found.append(
             Row(
-                f"dim {line.dim}, {line.way}",
+                f"dim {line.dim}, {line.method}",
                 f"{cost}, then {further} each; "
                 f"RMSE of log10 K {line.rmse:.3f}{error} ({line.n} {per}){stated}",
-                paper.get(line.way, "–"),
+                paper.get(line.method, "–"),
             )
         )
     return found
@@ -270,8 +271,8 @@ def draw(lines: Sequence[Line]) -> Figure:
         FIXED: (BLACK, "v", "-."),
     }
     made, axes = figure((14, 4.6), 1, 3)
-    for way, (colour, marker, dashes) in styles.items():
-        some = [line for line in lines if line.way == way]
+    for method, (colour, marker, dashes) in styles.items():
+        some = [line for line in lines if line.method == method]
         if not some:
             continue
         dims = [line.dim for line in some]
@@ -280,7 +281,7 @@ def draw(lines: Sequence[Line]) -> Figure:
             height = np.array([getattr(line, what) for line in some])
             axis.plot(dims, height, dashes, color=colour, linewidth=1.2)
             if what == "rmse":
-                # On an axis of logarithms a bar that reaches zero has no end.
+                # On a logarithmic axis an error bar cannot reach zero.
                 bars = np.array([np.nan_to_num(line.error) for line in some])
                 reach = [np.minimum(bars, 0.9 * height), bars]
                 axis.errorbar(dims, height, yerr=reach, fmt="none", ecolor=colour, capsize=2.5)
@@ -306,8 +307,8 @@ def draw(lines: Sequence[Line]) -> Figure:
         axis.set_xticks(ticks, [str(tick) for tick in ticks])
         axis.minorticks_off()
     handles = [
-        axes[0].plot([], [], dashes, marker=marker, color=colour, label=way)[0]
-        for way, (colour, marker, dashes) in styles.items()
+        axes[0].plot([], [], dashes, marker=marker, color=colour, label=method)[0]
+        for method, (colour, marker, dashes) in styles.items()
     ]
     handles += axes[0].plot([], [], "s", color=BLACK, markerfacecolor="white", label="cut short by a limit")
     made.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)

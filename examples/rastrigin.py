@@ -1,13 +1,13 @@
-"""The paper's multimodal example: log K is easy where the posterior is not.
+"""The paper's example of a prior with many modes: log K is easy to learn, the posterior is not.
 
     python examples/rastrigin.py [--quick] [--draws 1e5] [--dims 1 2 5 10 20] [--out FOLDER]
 
-Data x = θ + noise of n components. In model 1 each θ has a Rastrigin prior, a comb of narrow peaks at whole
-numbers, so that the modes of the posterior are some 5ⁿ; in model 0 the prior is the Gaussian envelope of the
-comb. The network sees only x. Shown are the posterior, the map of K for n = 2 beside the exact one (by
-quadrature), the error of log K as n grows, and the noisy limit: models that cannot be told apart, K = 1.
+The data are x = θ + noise in n components. In model 1 each θ has a Rastrigin prior, a comb of narrow peaks at
+whole numbers, so the posterior has about 5ⁿ modes. In model 0 the prior is the Gaussian envelope of the comb.
+The network sees only x. The example shows the posterior, the map of K for n = 2 with the exact one (by
+quadrature), the error of log K as n grows, and the noisy limit, where the models become the same and K = 1.
 
-Two trainings for each n: the default call, and a network that is told that components may change places.
+There are two trainings for each n: the default call, and a network in which components can be exchanged.
 """
 
 import time
@@ -87,37 +87,37 @@ def main(
     Parameters
     ----------
     draws, fresh
-        To train on, and to judge by; both models together.
+        Draws to train on, and fresh draws to judge by; both models together.
     dims
         Numbers n of components; 2 must be among them.
     noises
         Variances of the noise for n = 2; the paper's is 1/16.
     epochs
-        Of the network that is told of the symmetry; None leaves it to the number of draws.
+        Epochs of the network with the symmetry; None lets the number of draws decide.
     members
         Networks in every ensemble.
     choose
-        Whether to make the default call too, which chooses how to train by trials.
+        Whether to make the default call too, which chooses its plan by trials.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     """
     if 2 not in dims:
         raise ValueError(f"dims = {dims}; the map needs n = 2 among them.")
-    ways: dict[str, dict[str, Any]] = {"default call": {"members": members}} if choose else {}
+    methods: dict[str, dict[str, Any]] = {"default call": {"members": members}} if choose else {}
     told = {
         "members": members,
         "network": NETWORK,
         "loss": en.losses.Logistic(),
         "recipe": en.Recipe(epochs=epochs),
     }
-    ways["exchangeable components"] = told
+    methods["exchangeable components"] = told
     by_dim: dict[str, list[dict[str, Any]]] = {}
-    for way, options in ways.items():
-        by_dim[way] = []
+    for method, options in methods.items():
+        by_dim[method] = []
         for dim in dims:
             net, found = fitted(with_noise(dim, PAPER_NOISE), draws, fresh, seed, **options)
-            by_dim[way].append({"dim": dim, **found})
-            print(f"{way}, n = {dim}: RMSE of log K {found['rmse']:.4f}", flush=True)
+            by_dim[method].append({"dim": dim, **found})
+            print(f"{method}, n = {dim}: RMSE of log K {found['rmse']:.4f}", flush=True)
             if dim == 2:
                 shown = net
     (paper,) = (found for found in by_dim["exchangeable components"] if found["dim"] == 2)
@@ -159,13 +159,13 @@ def fitted(
 
 
 def rows(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]) -> list[Row]:
-    """Lay out the table; of the paper there is a picture, and what it says in words."""
+    """Return the rows of the table; the paper has a picture and no numbers."""
     table = []
-    for way, results in by_dim.items():
+    for method, results in by_dim.items():
         for found in results:
             table.append(
                 Row(
-                    f"RMSE of ln K, n = {found['dim']}, {way}",
+                    f"RMSE of ln K, n = {found['dim']}, {method}",
                     f"{found['rmse']:.3f} of a spread of {found['spread']:.2f}; "
                     f"coverage p-value {found['coverage']:.2g}; {found['seconds']:.0f} s",
                     "a map of K, no number" if found["dim"] == 2 else "–",
@@ -186,7 +186,7 @@ def rows(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]
 
 
 def draw_map(net: en.EvidenceNetwork) -> Figure:
-    """Draw the posterior of two components in model 1, and the map of K beside the exact one."""
+    """Draw the posterior of two components in model 1, and the estimated and exact maps of K."""
     made, axes = figure((10, 8.6), 2, 2)
     (top, exact_axis), (net_axis, error_axis) = axes
     theta = np.linspace(-3, 3, 601)
@@ -229,9 +229,11 @@ def draw_map(net: en.EvidenceNetwork) -> Figure:
 def draw_error(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]) -> Figure:
     """Draw the error of log K against the number of components, and the noisy limit."""
     made, (left, right) = figure((10, 4.2), 1, 2)
-    for (way, results), marker, colour in zip(by_dim.items(), ("s", "o"), (ORANGE, BLUE), strict=False):
+    for (method, results), marker, colour in zip(by_dim.items(), ("s", "o"), (ORANGE, BLUE), strict=False):
         n = [found["dim"] for found in results]
-        left.loglog(n, [found["rmse"] for found in results], marker + "-", color=colour, label=f"RMSE, {way}")
+        left.loglog(
+            n, [found["rmse"] for found in results], marker + "-", color=colour, label=f"RMSE, {method}"
+        )
     left.loglog(n, [found["spread"] for found in results], "^--", color=GREY, label="spread of exact")
     left.set(xlabel="components $n$", ylabel=f"{symbol(False)}")
     left.set_xticks(n, [str(value) for value in n], minor=False)
@@ -242,7 +244,7 @@ def draw_error(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str,
         ("estimated_spread", "s-", ORANGE, "spread of estimate"),
         ("rmse", "o-", BLUE, "RMSE"),
     ):
-        # A network that finds nothing says 0 everywhere, which has no place on this scale.
+        # A network that learns nothing gives 0 everywhere, which a logarithmic scale cannot show.
         right.loglog(noise, [found[key] or np.nan for found in by_noise], style, color=colour, label=label)
     right.axvline(PAPER_NOISE, color=BLACK, linewidth=0.8, linestyle=":")
     right.set(xlabel="noise variance (dotted: the paper's)", ylabel=f"{symbol(False)}, $n = 2$")
