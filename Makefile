@@ -14,7 +14,7 @@ demo: $(READY)                    ## the paper's 100-dimensional time series, en
 test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/compiled
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 test: $(READY)                    ## the whole test suite
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 check: $(READY)                   ## lint, format, types, and the order of imports
 	$(BIN)/ruff check .

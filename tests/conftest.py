@@ -66,7 +66,6 @@ def normed(small: Case) -> Case:
         network=en.networks.Dense(norm=True),
         members=2,
         recipe=en.Recipe(epochs=3),
-        learn_error=False,
         seed=2,
         progress=False,
     )

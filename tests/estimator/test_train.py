@@ -341,9 +341,9 @@ def few(n: int) -> en.Simulations:
 
 
 def test_too_few_draws() -> None:
-    with pytest.raises(ValueError, match=r"36 draws are left for training, less than one batch of 100"):
+    with pytest.raises(ValueError, match=r"36 draws are left for training, fewer than one batch of 100"):
         en.train(few(20), recipe=en.Recipe.paper(), progress=False)
-    with pytest.raises(ValueError, match=r"model 'M0' has 3 draws, too few to keep a fraction of 0\.1"):
+    with pytest.raises(ValueError, match=r"model 'M0' has 3 draws, too few to hold out a fraction of 0\.1"):
         en.train(few(3), progress=False)
     with pytest.raises(ValueError, match="model 'M0' has 3 draws, too few"):
         en.train(few(3), recipe=en.Recipe(held_out=0.9), progress=False)

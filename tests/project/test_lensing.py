@@ -151,7 +151,7 @@ def test_noise_is_that_of_the_survey(survey: lensing_data.Survey) -> None:
 
 def test_run(survey: lensing_data.Survey, tmp_path: Path) -> None:
     path = write(tmp_path / "shear.fits", survey)
-    sizes = {**lensing.QUICK, "draws": 1_000, "fresh": 500}
+    sizes = {**lensing.QUICK, "draws": 1_000}
     result = lensing.main(data=str(path), store=str(tmp_path / "draws"), progress=False, **sizes)
     reference = result.numbers["reference"]
     # Two ways to the same K, whose errors both runs state.

@@ -120,5 +120,5 @@ def test_what_is_left_to_the_number_of_draws() -> None:
     fixed = en.Recipe(epochs=7, batch=11, weight_decay=0.0)
     assert fixed.for_draws(1_000, operations=1e9, shared=True) == fixed
     assert fixed.for_draws(1_000) == fixed
-    with pytest.raises(ValueError, match=r"5 draws are left for training, less than one batch of 11.*batch="):
+    with pytest.raises(ValueError, match=r"5 draws are left for training, fewer than one batch of 11.*batch"):
         fixed.for_draws(5)
