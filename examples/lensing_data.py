@@ -14,8 +14,9 @@ from astropy.io import fits
 from scipy.linalg import solve_triangular
 
 # Pairs of the survey's redshift bins, and the angles [arcmin] below which their ξ+ and ξ− are left out,
-because # the effect of galaxies on matter is not known well enough there. PAIRS = [(i, j) for i in range(4)
-for j in range(i, 4)] CUTS = np.array(
+# because the effect of galaxies on matter is not known well enough there.
+PAIRS = [(i, j) for i in range(4) for j in range(i, 4)]
+CUTS = np.array(
     [
         [2.475, 6.217, 6.217, 4.938, 6.217, 6.217, 6.217, 6.217, 6.217, 4.938],
         [24.75, 62.169, 62.169, 49.383, 62.169, 78.266, 78.266, 78.266, 78.266, 62.169],
@@ -64,8 +65,8 @@ class Survey:
         return np.asarray(solve_triangular(factor, x.T, lower=True).T)
 
     def digest(self) -> str:
-        """Return a short name for everything that a draw depends on: the survey without its measured
-        values.""" parts = (self.kind, self.pair, self.angle, self.covariance, self.redshift, self.density)
+        """Return a short name for everything that a draw depends on: the survey without its measured values."""
+        parts = (self.kind, self.pair, self.angle, self.covariance, self.redshift, self.density)
         return hashlib.sha256(b"".join(np.asarray(part, float).tobytes() for part in parts)).hexdigest()[:12]
 
 

@@ -13,7 +13,6 @@ from evidencenet._common.arrays import Data
 from evidencenet.checks.range import Range
 from evidencenet.checks.tail import tails
 from evidencenet.problems import Problem
-from evidencenet.rare.draw import scorer
 from evidencenet.rare.steer import UnsteerableError
 
 CENTRE, WIDTH = -1.5, 0.7
@@ -181,7 +180,10 @@ def test_answers_and_reports(
     assert check.passed, str(check)
     en.write_report(tmp_path / "report.html", deep, check, answer)
     total = deep.combine(np.array([[3.0, 1.0, 2.0], [6.0, 4.0, 5.0]]), independent=True)
-    assert abs(total.value - problem.log_bayes_factor(np.array([[3.0, 1.0, 2.0], [6.0, 4.0, 5.0]])).sum()) < 4 * total.error + 0.1
+    assert (
+        abs(total.value - problem.log_bayes_factor(np.array([[3.0, 1.0, 2.0], [6.0, 4.0, 5.0]])).sum())
+        < 4 * total.error + 0.1
+    )
 
 
 def test_recalibration_keeps_the_range(deep: en.EvidenceNetwork, problem: Problem) -> None:

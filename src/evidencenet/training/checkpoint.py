@@ -98,9 +98,7 @@ def differences(there: Run, here: Run) -> list[str]:
     return texts
 
 
-def save(
-    path: str | os.PathLike[str], run: Run, trees: Sequence[Any], curves: dict[str, np.ndarray]
-) -> None:
+def save(path: str | os.PathLike[str], run: Run, trees: Sequence[Any], curves: dict[str, np.ndarray]) -> None:
     """Write the state of all members after an epoch.
 
     Parameters
