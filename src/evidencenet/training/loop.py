@@ -412,7 +412,7 @@ def _accepted(
         for i, member_odds in enumerate(log_odds):
             improvement = judge.costs(offset_odds) - judge.costs(member_odds)
             mean, error = weighted_mean(improvement, judge.importance)
-            if mean < 2 * error:
+            if mean <= 2 * error:
                 gain[i], log_odds[i] = 0.0, offset_odds
     return gain, log_odds
 
