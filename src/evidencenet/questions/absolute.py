@@ -55,7 +55,7 @@ class Evidence:
         The fitted `evidencenet.estimator.reference.Reference`, or the `Model` given as the reference. If the
         density of the model is known, this is the model itself.
     example
-        Zeros with the layout of one observation.
+        Zeros in the form of one observation.
     draws
         How many draws of the model were used.
     log_valid, log_valid_error
