@@ -1,20 +1,20 @@
-"""What the examples share: the command line, the table "ours | paper", and where results are written.
+"""Shared by all examples: the command line, the table "ours | paper", and the files of results.
 
 An example is a file with a function ``main(*, ...)`` that returns a `Result`. Its keywords are sizes, each
 with a default, and annotated as int, float, bool, str, Path or a tuple of one of these (``tuple[int, ...]``),
-perhaps ``| None``. The file ends with
+or as one of these ``| None``. The file ends with
 
     if __name__ == "__main__":
         run(main, quick=QUICK)
 
 where QUICK are sizes with which it takes seconds. On the command line each keyword is a flag, such as
-``--draws 1e5``, ``--dims 2 5`` or ``--no-progress``. Besides, ``--quick`` takes the sizes of QUICK where no
-flag names others, and ``--out FOLDER`` writes FOLDER/figures/<example>-<figure>.png and
-FOLDER/results/<example>.json. Then
+``--draws 1e5``, ``--dims 2 5`` or ``--no-progress``. ``--quick`` uses the sizes of QUICK, unless a flag gives
+another one. ``--out FOLDER`` writes FOLDER/figures/<example>-<figure>.png and FOLDER/results/<example>.json.
+Then
 
     python examples/_common.py FOLDER
 
-writes FOLDER/README.md, all tables in one, and puts each table into the page FOLDER/<example>.md, between the
+writes all tables to FOLDER/README.md, and each table to the page FOLDER/<example>.md, between the
 lines ``<!-- results -->`` and ``<!-- end of results -->``.
 """
 
@@ -52,7 +52,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class Result:
-    """What an example found.
+    """The result of an example.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Result:
     rows
         The table.
     numbers
-        The same and more, as numbers: JSON-like, of dicts, lists, NumPy arrays and scalars.
+        The same and more, as numbers: dicts, lists, NumPy arrays and scalars, which become JSON.
     figures
         Matplotlib figures by a short name; "" for the only or first one.
     """
@@ -73,7 +73,7 @@ class Result:
 
 
 def run(main: Callable[..., Result], *, quick: Mapping[str, Any]) -> None:
-    """Run an example as its command line says: print its table, and write what it found if asked to."""
+    """Run an example with the options of the command line: print its table, and write the results."""
     name = Path(inspect.getfile(main)).stem
     sizes, out = parse(main, quick=quick)
     start, worked = time.perf_counter(), time.process_time()
@@ -82,9 +82,9 @@ def run(main: Callable[..., Result], *, quick: Mapping[str, Any]) -> None:
         "title": result.title,
         "command": " ".join(["python", f"examples/{name}.py", *sys.argv[1:]]),
         "seconds": round(time.perf_counter() - start, 1),
-        # On a machine that does other things too, this says more.
+        # On a busy machine this says more than the seconds.
         "cpu_seconds": round(time.process_time() - worked, 1),
-        # Of the machine, those that this process may use.
+        # Only the cores that this process may use.
         "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
         "version": en.__version__,
         "sizes": {key: str(size) if isinstance(size, Path) else size for key, size in sizes.items()},
@@ -114,7 +114,7 @@ def parse(
 
 
 def _flag(annotation: Any) -> dict[str, Any]:
-    """Say how argparse reads a value of this type."""
+    """Return how argparse reads a value of this type."""
     if isinstance(annotation, types.UnionType):
         (annotation,) = (kind for kind in typing.get_args(annotation) if kind is not types.NoneType)
     if annotation is bool:
@@ -126,7 +126,7 @@ def _flag(annotation: Any) -> dict[str, Any]:
 
 
 class _Tuple(argparse.Action):
-    """Several values, kept as a tuple as in the signature."""
+    """Several values, stored as a tuple as in the signature."""
 
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
         setattr(namespace, self.dest, tuple(values))
@@ -144,23 +144,23 @@ def binned(estimate: np.ndarray, exact: np.ndarray, edges: ArrayLike) -> list[di
     Each bin is a dict: ``low`` and ``high``, how many ``n``, mean ``exact`` value, ``bias`` (mean error),
     ``bias_error`` (its standard error) and ``rmse`` (root mean square error).
     """
-    found = []
+    bins = []
     for low, high in itertools.pairwise(np.asarray(edges, float).tolist()):
-        some = (exact >= low) & (exact < high)
-        if some.any():
-            error = estimate[some] - exact[some]
-            found.append(
+        inside = (exact >= low) & (exact < high)
+        if inside.any():
+            error = estimate[inside] - exact[inside]
+            bins.append(
                 {
                     "low": low,
                     "high": high,
-                    "n": int(some.sum()),
-                    "exact": float(exact[some].mean()),
+                    "n": int(inside.sum()),
+                    "exact": float(exact[inside].mean()),
                     "bias": float(error.mean()),
                     "bias_error": float(error.std() / np.sqrt(len(error))),
                     "rmse": rms(error),
                 }
             )
-    return found
+    return bins
 
 
 def rms(values: np.ndarray) -> float:
@@ -169,7 +169,7 @@ def rms(values: np.ndarray) -> float:
 
 
 def text(rows: Sequence[Row]) -> str:
-    """Lay out the table for a terminal."""
+    """Return the table for a terminal."""
     lines = [Row("", "ours", "paper"), *rows]
     widths = [max(len(line[i]) for line in lines) for i in range(3)]
     shown = [
@@ -179,7 +179,7 @@ def text(rows: Sequence[Row]) -> str:
 
 
 def markdown(record: Mapping[str, Any]) -> str:
-    """Lay out the table of a written record, with its command and time, for a page."""
+    """Return the table of a result file, with its command and time, for a page."""
     rows = [Row(**row) for row in record["rows"]]
     cells = [[word.replace("|", "\\|") for word in row] for row in (Row("", "ours", "paper"), *rows)]
     lines = ["| " + " | ".join(words) + " |" for words in cells]
@@ -214,8 +214,8 @@ def refresh(folder: Path) -> str:
     paths = sorted((folder / "results").glob("*.json"))
     records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     about = (
-        "Our figures beside the paper's, each table with the command that made it. `make paper` runs all of\n"
-        f"them; their times add up to {_spent(sum(record['seconds'] for record in records))}."
+        "Our results and the paper's. Each table has the command that made it. `make paper` runs them all,\n"
+        f"which takes {_spent(sum(record['seconds'] for record in records))} in total."
     )
     parts = [f"# The paper, reproduced\n\n{about}\n"]
     for path, record in zip(paths, records, strict=True):

@@ -1,4 +1,4 @@
-"""Nested sampling by slices, in the manner of PolyChord, for a likelihood under a standard normal prior.
+"""Nested sampling by slices, as in PolyChord, for a likelihood under a standard normal prior.
 
 As in Handley, Hobson & Lasenby (2015), points move along random directions, whitened by the spread of the
 live points, to a place drawn from the prior on that line, above the likelihood of the points removed; the
@@ -20,8 +20,8 @@ _PRECISION = 1e-3
 class Evidence(NamedTuple):
     """Natural log Z and its standard error, as the run states it, and what they cost in seconds of a core.
 
-    If not `finished`, the run was stopped at the most evaluations allowed: then log Z counts the live points
-    as they were, misses what lies deeper, and the error says nothing of that.
+    If not `finished`, the run was stopped at the largest number of evaluations. Then log Z includes the live
+    points as they were, but nothing at higher likelihood, and the error does not include this.
     """
 
     log_z: float
@@ -53,13 +53,13 @@ def nested_sampling(
     repeats
         Slices between a point and its offspring; PolyChord's default is 5 · dim.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     most
-        The run stops at so many evaluations of the likelihood.
+        The largest number of evaluations of the likelihood.
     """
     start = time.process_time()
     rng = np.random.default_rng(seed)
-    # Single precision halves the time; what it rounds is far below the error of log Z.
+    # Single precision halves the time; its rounding is far below the error of log Z.
     theta = rng.standard_normal((live, dim), dtype=np.float32)
     value = log_likelihood(theta)
     evaluations, removed, log_volume = live, max(1, live // 4), 0.0
@@ -123,6 +123,6 @@ def _slice(
         left, place = left[~good], place[~good]
         beyond = place > here[left]
         high[left[beyond]], low[left[~beyond]] = place[beyond], place[~beyond]
-        # Where rounding leaves no room to move, a point stays.
+        # If rounding leaves no room to move, the point stays.
         left = left[(high - low)[left] > 1e-12]
     return theta, value, spent

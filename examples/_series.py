@@ -1,7 +1,7 @@
-"""The time series written out, for those who need its likelihood: x = A θ + σ n, θ and n standard normal.
+"""The time series with its likelihood: x = A θ + σ n, where θ and n are standard normal.
 
-`evidencenet.problems.time_series` draws from the same models, and knows their evidence, but tells neither A
-nor σ: networks do not need them.
+`evidencenet.problems.time_series` draws from the same models and knows their evidence, but does not give A
+and σ: networks do not need them.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,8 @@ def parts(dim: int) -> tuple[np.ndarray, np.ndarray]:
 def log_likelihood(x: np.ndarray, *, growth: bool) -> tuple[Callable[[np.ndarray], np.ndarray], int]:
     """Return the function θ (n, k) → log p(x|θ) of one series, (n,), and the number k of parameters.
 
-    Without growth there is one parameter less; but never fewer than two, of which the first may do nothing.
+    Without growth there is one parameter less, but never fewer than two; the first one may then have no
+    effect.
     """
     design, sigma = parts(len(x))
     if not growth:

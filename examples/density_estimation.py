@@ -3,10 +3,10 @@
     python examples/density_estimation.py [--quick] [--draws 2e5] [--dim 20] [--epochs 15] [--out FOLDER]
 
 Neural spline flows (flowjax) learn p(x|M) of each model of the paper's time series, and their ratio is K.
-Evidence networks learn log K itself. Each has two forms: with and without the knowledge that Gaussians are a
-good start. For flows that is to whiten the data of each model; for networks, to correct Gaussians fitted to
-each model. The exact log K is the judge, and the ratio of the fitted Gaussians by themselves, whose form is
-the true one here, shows the least error that the draws allow to those who estimate densities.
+Evidence networks learn log K directly. Each method is tried with and without Gaussians as a start: for flows
+this means that the data of each model are whitened; for networks, that they correct Gaussians fitted to each
+model. All are compared with the exact log K. The ratio of the fitted Gaussians alone, which have the true
+form here, shows the smallest error that these draws allow for an estimate of densities.
 """
 
 import time
@@ -47,7 +47,7 @@ GAUSSIANS = "Gaussians, fitted"
 
 
 class Answer(NamedTuple):
-    """Log K of the fresh draws by one way, (n,); how many numbers were fitted; seconds of all cores."""
+    """Log K of the fresh draws by one method, (n,); how many numbers were fitted; seconds of all cores."""
 
     log_k: np.ndarray
     parameters: int
@@ -92,25 +92,25 @@ def main(
     seed: int = 1,
     progress: bool = True,
 ) -> Result:
-    """Fit flows and networks to the same draws, and compare them on fresh ones.
+    """Fit flows and networks to the same draws, and compare them on fresh draws.
 
     Parameters
     ----------
     draws, fresh
-        To train on, and to judge by; both models together.
+        Draws to train on, and fresh draws to judge by; both models together.
     dim
-        Numbers in a series.
+        Length of a series.
     layers, width, knots
         Of a flow: coupling layers; width of the two hidden layers of each; knots of each spline.
     epochs, patience, batch
         Of a flow: at most so many passes, fewer if the held-out tenth has not improved for `patience` of
         them; draws in a batch. The learning rate falls from 1e-3 to zero along a cosine.
     network_epochs
-        Of the networks; None is what the recipe says.
+        Epochs of the networks; None means those of the recipe.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
-        Print each line as it comes.
+        Print each line as soon as it is measured.
     """
     problem = en.problems.time_series(dim)
     sims = en.simulate(problem.models, draws, seed=seed, progress=False)
@@ -169,7 +169,7 @@ def _ratio(fit: Callable[[np.ndarray, int], Density], sides: list[np.ndarray], o
 def _flow(x: np.ndarray, plan: Flow, whiten: bool, seed: int) -> Density:
     """Fit a neural spline flow to draws (n, dim), scaled to unit variance, or to unit covariance.
 
-    Networks are told that x and −x are alike, so flows may know it too: their density is the mean of both.
+    The networks know the symmetry of x and −x, so the flows get it too: their density is the mean of both.
     """
     mean = x.mean(axis=0, dtype=np.float64)
     covariance = np.cov(x, rowvar=False)
@@ -232,7 +232,7 @@ def _network(
 
 
 def rows(answers: Mapping[str, Answer], exact: np.ndarray) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     error = {way: rms(answer.log_k - exact) / LOG10 for way, answer in answers.items()}
     found = []
     for way, answer in answers.items():

@@ -1,14 +1,14 @@
-"""Three questions beyond log K on the paper's time series, each beside its exact answer.
+"""Three questions beyond log K on the paper's time series, each compared with its exact answer.
 
     python examples/extensions.py [--quick] [--draws 2e5] [--dim 20] [--out FOLDER]
 
-1. Absolute evidence: log p(x|growth) itself, learned against a reference of known density; once against a
-   Gaussian fitted to the draws, and once against independent normals, which know nothing of how the numbers
-   go together.
-2. A frequentist test with log K as its statistic: p-values, power, and false alarms among fresh draws.
-   log K is a constant plus the square of a normal variable here, so that all of these have a closed form.
-3. The posterior predictive test: which model, having seen the first half of the series, foretells the second
-   half better? The parts of a normal vector are normal, and so its K is exact as well.
+1. Absolute evidence: log p(x|growth), learned against a reference with a known density; once against a
+   Gaussian fitted to the draws, and once against independent normals, which leave all correlations to the
+   network.
+2. A frequentist test with log K as its statistic: p-values, power, and false alarms among fresh draws. Here
+   log K is a constant plus the square of a normal variable, so all of these have a closed form.
+3. The posterior predictive test: which model predicts the second half of the series better from the first
+   half? The parts of a normal vector are normal, so the exact K is known too.
 """
 
 from collections.abc import Mapping
@@ -47,7 +47,7 @@ class Exact(NamedTuple):
         return 2 * norm.sf(np.sqrt(np.maximum(square, 0)) / spread)
 
     def power(self, size: Any) -> np.ndarray:
-        """Return how often data with growth are told from those without."""
+        """Return how often the test rejects for data with growth."""
         return 2 * norm.sf(norm.isf(np.asarray(size) / 2) / np.sqrt(self.ratio))
 
     @property
@@ -82,12 +82,12 @@ def main(
     draws, fresh
         To train each network on, and to judge by; both models together.
     dim
-        Numbers in a series.
+        Length of a series.
     epochs
-        None is the default call, which chooses; a number trains networks on Gaussians so long, without
-        choice.
+        None means the default call with its trials; a number means so many epochs on Gaussians, without
+        trials.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
         Show progress bars.
     """
@@ -98,7 +98,7 @@ def main(
     others = en.simulate(problem.models, fresh, seed=seed + 1000, progress=False)
     x = np.asarray(others.x)
 
-    # Half of the draws are of the reference.
+    # Half of the draws come from the reference.
     of_growth = x[others.model == 1]
     references = {FITTED: None, INDEPENDENT: _independent(problem.models[1], seed)}
     evidence = {
@@ -152,7 +152,7 @@ def _judged(estimate: np.ndarray, error: np.ndarray, exact: np.ndarray) -> dict[
 
 
 def _test(problem: Problem, net: en.EvidenceNetwork, others: en.Simulations, seed: int) -> Tested:
-    """Calibrate on draws of its own, and ask for p-values of others."""
+    """Calibrate the test on one set of draws, and compute p-values of another."""
     calibration = en.simulate(problem.models, len(others), seed=seed, progress=False)
     found, exact = en.hypothesis_test(net, calibration), Exact.of(problem, np.asarray(others.x).shape[1])
     p_value = np.asarray(found.p_value(others.x).value)
@@ -180,7 +180,7 @@ def _numbers(test: Tested) -> dict[str, Any]:
 
 
 def rows(numbers: Mapping[str, Any]) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     found = []
     for way, judged in numbers["evidence"].items():
         found += [

@@ -3,11 +3,11 @@
     python examples/generators.py [--quick] [--draws 2e5] [--dim 5] [--folds 5] [--out FOLDER]
 
 1. A Gaussian mixture and a kernel density estimate are fitted to half of scikit-learn's handwritten digits
-   (their leading principal components). To the network each is only a source of draws. Both densities are
-   known, so that log K can be checked, also for the real digits of the other half.
-2. Benign and malignant tumours, by three measurements of 569 labelled cases: log K, the weight of evidence
-   for malignancy, where no density is known and no more draws can be had. Held-out cases judge it, each by a
-   network that has not seen it, and networks of separate halves show whether stated errors are honest.
+   (their leading principal components). The network sees only draws of the two. Both densities are known, so
+   log K can be checked, also for the real digits of the other half.
+2. Benign and malignant tumours, by three measurements of 569 labelled cases. log K is the weight of evidence
+   for malignancy; no density is known, and no more draws can be made. Each case is judged by a network that
+   has not seen it, and networks of separate halves show whether the stated errors are right.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ MEASUREMENTS = ("mean texture", "mean smoothness", "mean symmetry")
 
 
 class Generators(NamedTuple):
-    """Two models of digits, their exact log K, real digits that neither has seen, and the way to pixels."""
+    """Two models of digits, their exact log K, real digits not used for either, and a function to pixels."""
 
     models: tuple[en.Model, en.Model]
     log_bayes_factor: Callable[[np.ndarray], np.ndarray]
@@ -94,7 +94,7 @@ def main(
     choose
         Whether to choose how to train by trials, as the default call does.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     """
     few: dict[str, Any] = {"progress": False}
     many = few
@@ -139,7 +139,7 @@ def compare_generators(dim: int, draws: int, fresh: int, seed: int, **options: A
             "generators: RMSE of ln K below 6",
             f"{numbers['rmse']:.3f} of a spread of {numbers['spread']:.2f}",
         ),
-        Row("generators: RMS of error over stated error, confirmed range", f"{numbers['pull']:.2f}"),
+        Row("generators: RMS of error over stated error, validated range", f"{numbers['pull']:.2f}"),
         Row("generators: log score above that of the densities", f"{numbers['excess']:.4f} nats"),
         Row("generators: coverage", f"p-value {numbers['coverage']:.2g}"),
         Row(
@@ -166,14 +166,14 @@ def compare_classes(folds: int, seed: int, **options: Any) -> Result:
         peer[mine] = line.decision_function(x[mine])
     prior = np.log(label.mean() / (1 - label.mean()))
     gain, peer_gain = score(log_k + prior, label), score(peer, label)
-    test, held = en.coverage(log_k, label), validated_range(log_k, label)
+    test, validated = en.coverage(log_k, label), validated_range(log_k, label)
     pull = halves(x, label, names, seed, **options)
-    inside = float(held.contains(log_k).mean())
+    inside = float(validated.contains(log_k).mean())
     numbers = {
         "gain": [gain.gain, gain.gain_error],
         "gain_of_logistic_regression": [peer_gain.gain, peer_gain.gain_error],
         "coverage": test.p_value,
-        "range": [held.low, held.high],
+        "range": [validated.low, validated.high],
         "inside": inside,
         "median_error": float(np.median(error)),
         "halves_pull": pull,
@@ -186,15 +186,15 @@ def compare_classes(folds: int, seed: int, **options: Any) -> Result:
         ),
         Row("labelled: coverage", f"p-value {test.p_value:.2g}"),
         Row(
-            "labelled: confirmed ln K",
-            f"{held.low:.1f} to {held.high:.1f} ({100 * inside:.0f}% of cases); "
+            "labelled: validated ln K",
+            f"{validated.low:.1f} to {validated.high:.1f} ({100 * inside:.0f}% of cases); "
             f"median stated error {numbers['median_error']:.2f}".replace("-", "−"),
         ),
         Row("labelled: RMS difference of separate halves over stated error", f"{pull:.2f}"),
     ]
     made, (left, right) = figure((10, 4.2), 1, 2)
     plots.coverage(test, left, name=names[1])
-    plots.log_k_distributions(log_k, label, names, axis=right, validated=held)
+    plots.log_k_distributions(log_k, label, names, axis=right, validated=validated)
     return Result("labelled data", rows, numbers, {"labelled": made})
 
 

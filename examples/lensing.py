@@ -142,7 +142,7 @@ def main(
     live, effective
         Live points of the nested sampling, and how many independent points of the posterior it stops at.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
         Show progress bars.
     """

@@ -2,9 +2,9 @@
 
     python examples/loss_comparison.py [--quick] [--draws 3e5] [--noise 0.15] [--members 3] [--out FOLDER]
 
-The time series of the paper with less noise, so that log K reaches 30. Every loss trains the same network on
-the same draws in the same way, alone (no ensemble, no choice, no Gaussian baseline), a few times from other
-initial weights. Bias and RMSE of log K by the size of its exact value say where each fails.
+The time series of the paper with less noise, so that log K reaches 30. Every loss trains the same single
+network on the same draws (no ensemble, no trials, no Gaussian baseline), several times from different initial
+weights. Bias and RMSE of log K, by the size of its exact value, show where each loss fails.
 """
 
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ PAPER = {
 QUICK = {"draws": 20_000, "fresh": 20_000, "dim": 10, "epochs": 4, "members": 1, "only": tuple(PAPER)}
 # Natural log.
 EDGES = (-5.0, 5.0, 10.0, 15.0, 20.0, 30.0)
-# A loss fails where its bias is more than this part of log K.
+# A loss fails where its bias exceeds this fraction of log K.
 WRONG = 0.1
 
 
@@ -71,17 +71,17 @@ def main(
     Parameters
     ----------
     draws, fresh
-        To train on, and to judge by; both models together.
+        Draws to train on, and fresh draws to judge by; both models together.
     dim, noise
         Of `evidencenet.problems.time_series`.
     epochs
-        Of every training.
+        Epochs of every training.
     members
-        Networks trained with each loss; each is judged alone.
+        How many networks are trained with each loss; each is judged by itself.
     only
-        Names of some losses, if not all are wanted.
+        Names of the losses to try; all by default.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     """
     problem = en.problems.time_series(dim, noise=noise)
     sims = en.simulate(problem.models, draws, seed=seed, progress=False)
@@ -124,7 +124,7 @@ def measured(answer: Answer, exact: np.ndarray, label: np.ndarray) -> dict[str, 
             {
                 **{key: same[0][key] for key in ("low", "high", "n", "exact")},
                 "bias": float(np.mean(bias)),
-                # From network to network, which is more than from draw to draw.
+                # The scatter between networks is larger than that between draws.
                 "bias_error": float(np.std(bias, ddof=1) / np.sqrt(len(bias))) if len(bias) > 1 else None,
                 "rmse": float(np.sqrt(np.mean([part["rmse"] ** 2 for part in same]))),
             }
@@ -141,7 +141,7 @@ def measured(answer: Answer, exact: np.ndarray, label: np.ndarray) -> dict[str, 
 
 
 def rows(found: dict[str, dict[str, Any]]) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     table = []
     for name, figures in found.items():
         parts = []
@@ -154,11 +154,11 @@ def rows(found: dict[str, dict[str, Any]]) -> list[Row]:
 
 
 def draw(answers: list[Answer], exact: np.ndarray) -> Figure:
-    """Draw estimated against exact log K in a panel for each loss, all of one scale."""
+    """Draw estimated against exact log K, one panel for each loss, all with the same scale."""
     columns = 4
     lines = -(-len(answers) // columns)
     made, axes = figure((12, 3.1 * lines), lines, columns, sharex=True, sharey=True, squeeze=False)
-    # All that are large, and some of the many that are small.
+    # All draws with a large log K, and only some of the many with a small one.
     order = np.random.default_rng(0).permutation(len(exact))
     some = np.concatenate([order[exact[order] > 8][:1500], order[:1500]])
     frame = (-3.0, min(EDGES[-1], float(exact.max())) + 1)
@@ -175,7 +175,7 @@ def draw(answers: list[Answer], exact: np.ndarray) -> Figure:
         axis.set(xlim=frame, ylim=frame)
     for axis in axes.flat[len(answers) :]:
         axis.set_visible(False)
-    # The lowest panel of each column, which need not be in the last row.
+    # The lowest panel of each column; it may not be in the last row.
     for axis in axes.flat[max(0, len(answers) - columns) : len(answers)]:
         axis.set_xlabel(f"exact {symbol(False)}")
         axis.tick_params(labelbottom=True)

@@ -3,9 +3,10 @@
     python examples/nested_sampling.py [--quick] [--dims 2 5 10 20 50 100] [--seeds 3] [--out FOLDER]
 
 The series has as many numbers as parameters. Nested sampling knows prior and likelihood, and integrates both
-models for one observation at a time: by slices with 25 live points a parameter, as PolyChord in the paper;
-and with nautilus, whose bounds suit few parameters. Networks know only draws, a hundredth as many as nested
-sampling by slices took evaluations for *one* observation, and then answer for any. Exact log K is the judge.
+models for one observation at a time: by slices with 25 live points for each parameter, as PolyChord in the
+paper; and with nautilus, whose bounds suit few parameters. Networks know only draws: a hundredth of the
+evaluations that nested sampling by slices made for *one* observation. They then answer for any observation.
+All are compared with the exact log K.
 """
 
 import time
@@ -37,12 +38,12 @@ LOG10 = np.log(10)
 # PolyChord's default of live points a parameter. It makes 5 slices a parameter between a point and its
 # offspring; 2 are enough here for honest errors, and so nested sampling is cheaper than in the paper.
 LIVE, SLICES = 25, 2
-# Fewer draws are no sensible set to train on.
+# Fewer draws are too few to train on.
 LEAST = 200
 
 SLICED, NAUTILUS = "nested sampling, slices", "nested sampling, nautilus"
 SHARE, ALONE, FIXED = "network, 1%", "network alone, 1%", "network, fixed draws"
-# Networks that correct Gaussians are what the default call chooses here; to name it saves the trials.
+# The default call would choose networks that correct Gaussians here; naming them saves the trials.
 OPTIONS: dict[str, dict[str, Any]] = {
     SHARE: {"baseline": True},
     ALONE: {"baseline": False},
@@ -53,7 +54,7 @@ Sampler = Callable[[np.ndarray, bool, int], Evidence]
 
 
 class Line(NamedTuple):
-    """What one way did at one number of parameters.
+    """The result of one method at one number of parameters.
 
     `evaluations` are of the likelihood for one observation, or draws to train on; `seconds`, of all cores,
     for one observation, or to simulate and train; `further` those of one more observation. `rmse` is of
@@ -93,7 +94,7 @@ def main(
     seed: int = 1,
     progress: bool = True,
 ) -> Result:
-    """Run all ways at each number of parameters.
+    """Run all methods at each number of parameters.
 
     Parameters
     ----------
@@ -112,16 +113,16 @@ def main(
         Draws that judge the networks, how many ensembles are trained, and how long; None is as long as the
         recipe says.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
-        Print each line as it comes.
+        Print each line as soon as it is measured.
     """
     lines: list[Line] = []
     peer = _by_nautilus(nautilus_points, nautilus_networks, nautilus_seconds)
     for dim in dims:
         problem = en.problems.time_series(dim)
         x = np.asarray(en.simulate(problem.models, observations, seed=seed, progress=False).x)
-        # In any order: the budget may not last for all.
+        # In random order, because the budget may not be enough for all of them.
         x = np.random.default_rng(seed).permutation(x).astype(np.float64)
         exact = problem.log_bayes_factor(x)
         found = [sampled(SLICED, _by_slices(most), x, exact, seed, budget)]
@@ -152,7 +153,7 @@ def sampled(
     for i, one in enumerate(x):
         without, growth = (sampler(one, model == 1, 2 * (seed + i) + model) for model in (0, 1))
         runs.append((without, growth))
-        # A limit that bites once will bite again.
+        # If the limit stopped one run, it would stop the next one too.
         if sum(e.evaluations for pair in runs for e in pair) >= budget or not (
             without.finished and growth.finished
         ):
@@ -208,7 +209,7 @@ def _by_nautilus(points: int, networks: int, seconds: float) -> Sampler:
 
 
 def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int | None, seed: int) -> Line:
-    """Train ensembles, each on draws of its own, and compare log K of fresh draws with the exact one."""
+    """Train ensembles, each on its own draws, and compare log K of fresh draws with the exact one."""
     problem = en.problems.time_series(dim)
     others = np.asarray(en.simulate(problem.models, fresh, seed=seed + 1000, progress=False).x)
     exact = problem.log_bayes_factor(others)
@@ -238,7 +239,7 @@ def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int 
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     paper = {SLICED: "PolyChord, ≤ 1e8 evaluations", ALONE: "more accurate than PolyChord at each dim"}
     found = []
     for line in lines:
@@ -280,7 +281,7 @@ def draw(lines: Sequence[Line]) -> Figure:
             height = np.array([getattr(line, what) for line in some])
             axis.plot(dims, height, dashes, color=colour, linewidth=1.2)
             if what == "rmse":
-                # On an axis of logarithms a bar that reaches zero has no end.
+                # On a logarithmic axis an error bar cannot reach zero.
                 bars = np.array([np.nan_to_num(line.error) for line in some])
                 reach = [np.minimum(bars, 0.9 * height), bars]
                 axis.errorbar(dims, height, yerr=reach, fmt="none", ecolor=colour, capsize=2.5)

@@ -1,13 +1,13 @@
-"""The paper's multimodal example: log K is easy where the posterior is not.
+"""The paper's example of a prior with many modes: log K is easy to learn, the posterior is not.
 
     python examples/rastrigin.py [--quick] [--draws 1e5] [--dims 1 2 5 10 20] [--out FOLDER]
 
-Data x = θ + noise of n components. In model 1 each θ has a Rastrigin prior, a comb of narrow peaks at whole
-numbers, so that the modes of the posterior are some 5ⁿ; in model 0 the prior is the Gaussian envelope of the
-comb. The network sees only x. Shown are the posterior, the map of K for n = 2 beside the exact one (by
-quadrature), the error of log K as n grows, and the noisy limit: models that cannot be told apart, K = 1.
+The data are x = θ + noise in n components. In model 1 each θ has a Rastrigin prior, a comb of narrow peaks at
+whole numbers, so the posterior has about 5ⁿ modes. In model 0 the prior is the Gaussian envelope of the comb.
+The network sees only x. The example shows the posterior, the map of K for n = 2 with the exact one (by
+quadrature), the error of log K as n grows, and the noisy limit, where the models become the same and K = 1.
 
-Two trainings for each n: the default call, and a network that is told that components may change places.
+There are two trainings for each n: the default call, and a network in which components can be exchanged.
 """
 
 import time
@@ -87,19 +87,19 @@ def main(
     Parameters
     ----------
     draws, fresh
-        To train on, and to judge by; both models together.
+        Draws to train on, and fresh draws to judge by; both models together.
     dims
         Numbers n of components; 2 must be among them.
     noises
         Variances of the noise for n = 2; the paper's is 1/16.
     epochs
-        Of the network that is told of the symmetry; None leaves it to the number of draws.
+        Epochs of the network with the symmetry; None lets the number of draws decide.
     members
         Networks in every ensemble.
     choose
-        Whether to make the default call too, which chooses how to train by trials.
+        Whether to make the default call too, which chooses its plan by trials.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     """
     if 2 not in dims:
         raise ValueError(f"dims = {dims}; the map needs n = 2 among them.")
@@ -159,7 +159,7 @@ def fitted(
 
 
 def rows(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]) -> list[Row]:
-    """Lay out the table; of the paper there is a picture, and what it says in words."""
+    """Return the rows of the table; the paper has a picture and no numbers."""
     table = []
     for way, results in by_dim.items():
         for found in results:
@@ -186,7 +186,7 @@ def rows(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]
 
 
 def draw_map(net: en.EvidenceNetwork) -> Figure:
-    """Draw the posterior of two components in model 1, and the map of K beside the exact one."""
+    """Draw the posterior of two components in model 1, and the estimated and exact maps of K."""
     made, axes = figure((10, 8.6), 2, 2)
     (top, exact_axis), (net_axis, error_axis) = axes
     theta = np.linspace(-3, 3, 601)
@@ -242,7 +242,7 @@ def draw_error(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str,
         ("estimated_spread", "s-", ORANGE, "spread of estimate"),
         ("rmse", "o-", BLUE, "RMSE"),
     ):
-        # A network that finds nothing says 0 everywhere, which has no place on this scale.
+        # A network that learns nothing gives 0 everywhere, which a logarithmic scale cannot show.
         right.loglog(noise, [found[key] or np.nan for found in by_noise], style, color=colour, label=label)
     right.axvline(PAPER_NOISE, color=BLACK, linewidth=0.8, linestyle=":")
     right.set(xlabel="noise variance (dotted: the paper's)", ylabel=f"{symbol(False)}, $n = 2$")

@@ -2,11 +2,12 @@
 
     python examples/time_series.py [--quick] [--draws 1e6] [--dim 100] [--epochs 40] [--out FOLDER]
 
-Is there a linear growth beside the oscillations? Both models have about as many parameters as the series has
-numbers, and log K has a closed form. Trained on the same draws: the paper's recipe (four networks; 40 epochs
-that show each draw with one of its signs, where the paper has 20 with both) and the default call. Beside them
-the least error that these draws allow: a maximum-likelihood fit of log K by one who knows its form. Then the
-blind coverage test, which needs no exact answer.
+Do the data contain a linear growth in addition to the oscillations? Both models have about as many parameters
+as the series has numbers, and log K has a closed form. Two trainings use the same draws: the paper's recipe
+(four networks; 40 epochs in which each draw has one random sign, where the paper has 20 with both signs) and
+the default call. They are compared with the smallest error that these draws allow, that of a
+maximum-likelihood fit that knows the form of log K. The blind coverage test follows, which needs no exact
+answer.
 """
 
 import time
@@ -31,7 +32,7 @@ LOG10 = np.log(10)
 
 
 class Answer(NamedTuple):
-    """Log K of the fresh draws by one way of training, (n,), the errors it states, and how it went."""
+    """Log K of the fresh draws by one training, (n,), its stated errors, its coverage and its seconds."""
 
     way: str
     log_k: np.ndarray
@@ -50,20 +51,20 @@ def main(
     seed: int = 1,
     progress: bool = True,
 ) -> Result:
-    """Train in both ways on the same draws, and compare with the exact answer on fresh ones.
+    """Make both trainings on the same draws, and compare with the exact answer on fresh draws.
 
     Parameters
     ----------
     draws, fresh
-        To train on, and to judge by; both models together.
+        Draws to train on, and fresh draws to judge by; both models together.
     dim
-        Numbers in a series.
+        Length of a series.
     epochs
-        Of the paper's recipe; the default call has its own.
+        Epochs of the paper's recipe; the default call has its own.
     choose
-        Whether the default call chooses how to train by trials, as it does unless told otherwise.
+        Whether the default call chooses its plan by trials, as it usually does.
     seed
-        Everything random follows from it.
+        Fixes all random numbers.
     progress
         Show progress bars.
     """
@@ -72,7 +73,7 @@ def main(
     others = en.simulate(problem.models, fresh, seed=seed + 1000, progress=False)
     exact = problem.log_bayes_factor(others.x)
     recipe = replace(en.Recipe.paper(), epochs=epochs, patience=epochs)
-    # The paper's errors are the jackknife over the networks.
+    # The paper's error is the jackknife over the networks.
     ways: dict[str, dict[str, Any]] = {
         "paper's recipe": {"recipe": recipe, "learn_error": False},
         "default call": {} if choose else {"recipe": en.Recipe(), "baseline": True},
@@ -120,7 +121,7 @@ def known_form(x: np.ndarray, label: np.ndarray) -> Callable[[np.ndarray], np.nd
 
 
 def rows(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> list[Row]:
-    """Lay out the table."""
+    """Return the rows of the table."""
     paper = {"paper's recipe": "0.017 (their figure, 100 numbers), 0.0179 (their code)"}
     found = []
     for answer in answers:
@@ -144,7 +145,7 @@ def rows(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> list[Row
 
 
 def numbers(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> dict[str, Any]:
-    """Gather what was found; RMSE and bins of log10 K."""
+    """Return the numbers of the result; RMSE and bins are for log10 K."""
     return {
         "rmse_log10": {answer.way: rms(answer.log_k - exact) / LOG10 for answer in answers},
         "rmse_log10_limit": limit,
@@ -160,7 +161,7 @@ def numbers(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> dict[
 
 
 def draw_data(problem: Problem, dim: int, seed: int) -> Figure:
-    """Draw a series of each model, with the signal beneath the noise."""
+    """Draw a series of each model, with and without its noise."""
     made, axes = figure((10, 3.6), 1, 2, sharey=True)
     # The same models with hardly any noise show the signal.
     quiet = en.problems.time_series(dim, noise=1e-3)

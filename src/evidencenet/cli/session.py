@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import typer
 
 import evidencenet as en
+from evidencenet._common.atomic import write_text
 from evidencenet._common.display import plain
 from evidencenet._common.versions import versions
 from evidencenet._common.warnings import EvidenceWarning
@@ -121,16 +122,6 @@ def session(context: typer.Context) -> Generator[Session]:
             traceback.print_exc()
         show(f"Error: {_message(error)}", sys.stderr)
         raise typer.Exit(ERROR) from None
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file; an existing file is replaced only once everything is written."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def show(text: str, stream: TextIO) -> None:
