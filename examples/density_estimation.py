@@ -129,7 +129,7 @@ def main(
         nn_depth=2,
     )
     flow = Flow(start, epochs, patience, batch, MaximumLikelihoodLoss(), optimiser)
-    ways: dict[str, Callable[[], Answer]] = {
+    methods: dict[str, Callable[[], Answer]] = {
         FLOW: lambda: _ratio(lambda x, i: _flow(x, flow, False, seed + i), sides, others),
         WHITE: lambda: _ratio(lambda x, i: _flow(x, flow, True, seed + i), sides, others),
         ALONE: lambda: _network(sims, problem.augment, False, network_epochs, others, seed),
@@ -137,22 +137,22 @@ def main(
         GAUSSIANS: lambda: _ratio(lambda x, _: _gaussian(x), sides, others),
     }
     answers = {}
-    for way, ask in ways.items():
+    for method, ask in methods.items():
         clock = time.process_time()
-        answers[way] = ask()._replace(seconds=time.process_time() - clock)
+        answers[method] = ask()._replace(seconds=time.process_time() - clock)
         if progress:
-            print(f"{way}: RMSE of log10 K {rms(answers[way].log_k - exact) / LOG10:.4f}", flush=True)
+            print(f"{method}: RMSE of log10 K {rms(answers[method].log_k - exact) / LOG10:.4f}", flush=True)
     return Result(
         f"Density estimation against networks: {dim} numbers, {draws:,} draws",
         rows(answers, exact),
         {
-            way: {
+            method: {
                 "rmse_log10": rms(answer.log_k - exact) / LOG10,
                 "bias_log10": float(np.mean(answer.log_k - exact)) / LOG10,
                 "parameters": answer.parameters,
                 "seconds": answer.seconds,
             }
-            for way, answer in answers.items()
+            for method, answer in answers.items()
         },
         {"": draw(answers, exact)},
     )
@@ -233,13 +233,16 @@ def _network(
 
 def rows(answers: Mapping[str, Answer], exact: np.ndarray) -> list[Row]:
     """Return the rows of the table."""
-    error = {way: rms(answer.log_k - exact) / LOG10 for way, answer in answers.items()}
+    error = {method: rms(answer.log_k - exact) / LOG10 for method, answer in answers.items()}
     found = []
-    for way, answer in answers.items():
+    for method, answer in answers.items():
         note = f", {answer.note}" if answer.note else ""
-        found.append(Row(f"RMSE of log10 K, {way}", f"{error[way]:.4f}"))
+        found.append(Row(f"RMSE of log10 K, {method}", f"{error[method]:.4f}"))
         found.append(
-            Row(f"core-seconds, {way}", f"{answer.seconds:.0f} ({answer.parameters:,} numbers fitted{note})")
+            Row(
+                f"core-seconds, {method}",
+                f"{answer.seconds:.0f} ({answer.parameters:,} numbers fitted{note})",
+            )
         )
     return [
         *found,
@@ -258,18 +261,18 @@ def draw(answers: Mapping[str, Answer], exact: np.ndarray) -> Figure:
     some = slice(None, None, max(1, len(exact) // 1000))
     reach = 4 * np.median(np.abs(answers[FLOW].log_k - exact)) / LOG10
     edges = np.linspace(-reach, reach, 121)
-    for way, (colour, dashes) in styles.items():
-        shown, error = answers[way].log_k[some] / LOG10, (answers[way].log_k - exact) / LOG10
-        if way in (FLOW, NETWORK):
+    for method, (colour, dashes) in styles.items():
+        shown, error = answers[method].log_k[some] / LOG10, (answers[method].log_k - exact) / LOG10
+        if method in (FLOW, NETWORK):
             left.plot(
                 exact[some] / LOG10,
                 shown,
-                "o" if way == NETWORK else "s",
+                "o" if method == NETWORK else "s",
                 color=colour,
-                markersize=3 if way == NETWORK else 3.5,
+                markersize=3 if method == NETWORK else 3.5,
                 alpha=0.7,
                 markeredgewidth=0,
-                label=way,
+                label=method,
             )
         heights = np.histogram(error, edges, density=True)[0]
         right.stairs(
@@ -278,7 +281,7 @@ def draw(answers: Mapping[str, Answer], exact: np.ndarray) -> Figure:
             color=colour,
             linestyle=dashes,
             linewidth=1.5,
-            label=f"{way}: RMSE {rms(error):.3f}",
+            label=f"{method}: RMSE {rms(error):.3f}",
         )
     ends = np.array([exact[some].min(), exact[some].max()]) / LOG10
     left.plot(ends, ends, color=BLACK, linestyle="--", linewidth=1)

@@ -102,8 +102,8 @@ def main(
     of_growth = x[others.model == 1]
     references = {FITTED: None, INDEPENDENT: _independent(problem.models[1], seed)}
     evidence = {
-        way: en.absolute_evidence(problem.models[1], draws // 2, reference=reference, seed=seed, **options)
-        for way, reference in references.items()
+        method: en.absolute_evidence(problem.models[1], draws // 2, reference=reference, seed=seed, **options)
+        for method, reference in references.items()
     }
     exact_evidence = problem.log_evidence(of_growth)[:, 1]
 
@@ -115,8 +115,8 @@ def main(
 
     test = _test(problem, predictive.whole, others, seed + 2000)
     part = {
-        way: _judged(e.log_evidence(of_growth), e.error(of_growth), exact_evidence)
-        for way, e in evidence.items()
+        method: _judged(e.log_evidence(of_growth), e.error(of_growth), exact_evidence)
+        for method, e in evidence.items()
     }
     foretold = predictive.log_bayes_factor(x)
     judged = _judged(foretold, predictive.error(x), exact_predictive)
@@ -127,7 +127,7 @@ def main(
         "predictive": judged,
         "predictive_spread": exact_predictive.std(),
     }
-    shown = {way: e.log_evidence(of_growth[:1000]) for way, e in evidence.items()}
+    shown = {method: e.log_evidence(of_growth[:1000]) for method, e in evidence.items()}
     return Result(
         f"Extensions: {dim} numbers, {draws:,} draws for each network",
         rows(numbers),
@@ -182,10 +182,12 @@ def _numbers(test: Tested) -> dict[str, Any]:
 def rows(numbers: Mapping[str, Any]) -> list[Row]:
     """Return the rows of the table."""
     found = []
-    for way, judged in numbers["evidence"].items():
+    for method, judged in numbers["evidence"].items():
         found += [
-            Row(f"RMSE of log evidence in nats, {way}", f"{judged['rmse']:.3f}, bias {judged['bias']:+.3f}"),
-            Row(f"RMS of error over stated error, {way}", f"{judged['pull']:.2f}"),
+            Row(
+                f"RMSE of log evidence in nats, {method}", f"{judged['rmse']:.3f}, bias {judged['bias']:+.3f}"
+            ),
+            Row(f"RMS of error over stated error, {method}", f"{judged['pull']:.2f}"),
         ]
     found.append(Row("standard deviation of exact log evidence", f"{numbers['evidence_spread']:.2f}"))
     test = numbers["test"]
@@ -223,8 +225,8 @@ def draw(
 ) -> Figure:
     """Draw the evidence, the power and the p-values of the test, and the predictive log K, against exact."""
     made, ((first, second), (third, fourth)) = figure((10.4, 9.6), 2, 2)
-    for (way, values), colour, marker in zip(evidence.items(), (ORANGE, BLUE), "so", strict=True):
-        label = f"{way}: RMSE {rms(values - exact_evidence):.2f}"
+    for (method, values), colour, marker in zip(evidence.items(), (ORANGE, BLUE), "so", strict=True):
+        label = f"{method}: RMSE {rms(values - exact_evidence):.2f}"
         first.plot(
             exact_evidence,
             values,

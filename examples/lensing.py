@@ -2,13 +2,13 @@
 
     python examples/lensing.py [--quick] [--data FILE] [--store FOLDER] [--out FOLDER]
 
-Model 1: shapes of galaxies follow the tidal field (NLA) with an amplitude A ~ U(−3, 3), besides being lensed.
-Model 0: A = 0. In both, five parameters of the cosmology are unknown. The data are the shear two-point
-functions ξ±(θ) of Year 3, 227 numbers; `lensing_data` says where the file FILE is to be had. Without it, the
-observation is a mock of a survey like it. Beside the networks stands nested sampling (nautilus) of the same
-simulator with its Gaussian likelihood, on the same data.
+Model 1: the shapes of galaxies are aligned with the tidal field (NLA) with an amplitude A ~ U(−3, 3), and
+lensed. Model 0: A = 0. In both, five parameters of the cosmology are unknown. The data are the shear
+two-point functions ξ±(θ) of Year 3, 227 numbers; `lensing_data` says where to get FILE. Without it, the
+observation is a mock of a similar survey. The networks are compared with nested sampling (nautilus) of the
+same simulator, with its Gaussian likelihood, on the same data.
 
-The paper used power spectra C_ℓ, which are not public, so its number is of other data than ours.
+The paper used power spectra C_ℓ, which are not public, so its number is for other data.
 """
 
 import time
@@ -64,7 +64,7 @@ Form = Callable[[np.ndarray], np.ndarray]
 
 
 class Training(NamedTuple):
-    """How a network is trained: the form that data are brought into first, and the options of `train`."""
+    """How a network is trained: what is done to the data first, and the options of `train`."""
 
     form: Form
     options: dict[str, Any]
@@ -81,26 +81,26 @@ def trainings(
     choose: bool,
 ) -> dict[str, Training]:
     """Return each training by name: the paper's recipe for each α, and the default call on three forms."""
-    # As the paper says of this problem: longer, and at a higher learning rate.
+    # As in the paper for this problem: longer, and with a higher learning rate.
     recipe = replace(en.Recipe.paper(), epochs=epochs, learning_rate=1e-3, patience=20)
-    ways = {}
+    methods = {}
     for alpha in alphas:
         loss = en.losses.LPopExponential(alpha=alpha)
         options = {"loss": loss, "recipe": recipe, "members": members}
-        ways[f"paper's recipe, α = {alpha:g}"] = Training(np.asarray, options)
+        methods[f"paper's recipe, α = {alpha:g}"] = Training(np.asarray, options)
     if choose:
         factor, leading = np.linalg.cholesky(survey.covariance), directions(drawn)[:, :numbers]
-        ways["default call"] = Training(np.asarray, {})
-        ways["default call, data as measured"] = Training(lambda x: x @ factor.T, {})
-        ways[f"default call, {numbers} numbers"] = Training(lambda x: x @ leading, {})
-    return ways
+        methods["default call"] = Training(np.asarray, {})
+        methods["default call, data as measured"] = Training(lambda x: x @ factor.T, {})
+        methods[f"default call, {numbers} numbers"] = Training(lambda x: x @ leading, {})
+    return methods
 
 
 def directions(drawn: np.ndarray) -> np.ndarray:
     """Return the directions, as columns (P, P), in which draws (n, P) scatter about zero, the widest first.
 
-    In units of the noise, signals lie in few of them; in the others both models are noise of unit variance,
-    which says nothing of the models.
+    In units of the noise, signals lie in few of them. In the others both models are noise of unit variance,
+    which carries no information about the models.
     """
     return np.linalg.eigh(drawn.T @ drawn)[1][:, ::-1]
 
@@ -121,26 +121,26 @@ def main(
     seed: int = 1,
     progress: bool = True,
 ) -> Result:
-    """Simulate, train, check, and compare the models on the observation; nested sampling beside it.
+    """Simulate, train, check, and compare the models for the observation, also with nested sampling.
 
     Parameters
     ----------
     data
         The survey's FITS file, see `lensing_data`; None imitates it.
     store
-        A folder in which the draws are kept; a second run, or one after a break, goes on from there.
+        A folder for the draws; a second run, or one after an interruption, uses them.
     draws, fresh
-        To train on; and, one half, to recalibrate, the other to judge by. Both models together.
+        Draws to train on; and fresh draws, half to recalibrate and half to judge by. Both models together.
     members, alphas, epochs
-        Of the paper's recipe: networks in an ensemble, exponents α of the loss, one ensemble for each, and
-        passes over the draws at most.
+        For the paper's recipe: networks in an ensemble, powers α of the loss with one ensemble each, and the
+        largest number of passes over the draws.
     numbers
-        That the data are compressed to for one of the trainings.
+        To how many numbers the data are compressed for one of the trainings.
     choose
-        Whether to make the default call too, which chooses how to train by trials, and to learn the error of
-        each training by two more networks.
+        Whether to make the default call too, which chooses its plan by trials, and to learn the error of each
+        training with two more networks.
     live, effective
-        Live points of the nested sampling, and how many independent points of the posterior it stops at.
+        Live points of nested sampling, and at how many independent points of the posterior it stops.
     seed
         Fixes all random numbers.
     progress
@@ -152,22 +152,24 @@ def main(
     half, judges = others.split(seed=seed)
     x = survey.whitened(survey.observed[None])
     sizes: dict[str, Any] = {"members": members, "alphas": alphas, "epochs": epochs}
-    ways = trainings(survey, np.asarray(sims.x), numbers=numbers, choose=choose, **sizes)
+    methods = trainings(survey, np.asarray(sims.x), numbers=numbers, choose=choose, **sizes)
     found: dict[str, dict[str, Any]] = {}
     checks = {}
-    for way, (form, options) in ways.items():
+    for method, (form, options) in methods.items():
         start = time.perf_counter()
         net = en.train(formed(sims, form), seed=seed, learn_error=choose, progress=progress, **options)
         seconds = time.perf_counter() - start
         mended = recalibrated(net, formed(half, form))
-        checks[way] = [en.validate(one, formed(judges, form)) for one in (net, mended)]
-        found[way] = {
-            "as trained": summary(net, checks[way][0], form(x)),
-            "recalibrated": summary(mended, checks[way][1], form(x)),
+        checks[method] = [en.validate(one, formed(judges, form)) for one in (net, mended)]
+        found[method] = {
+            "as trained": summary(net, checks[method][0], form(x)),
+            "recalibrated": summary(mended, checks[method][1], form(x)),
             "seconds": seconds,
             "best_epochs": net.history.best_epoch,
         }
-        print(f"\n{way}\n{net.choice or ''}\n{checks[way][1]}\n{mended.compare(form(x)[0])}", flush=True)
+        print(
+            f"\n{method}\n{net.choice or ''}\n{checks[method][1]}\n{mended.compare(form(x)[0])}", flush=True
+        )
     exact = reference(survey, theory, live=live, effective=effective, seed=seed)
     ordinary = survey.whitened(mean(theory(ORDINARY[None]), np.zeros(1)))
     lost = (ordinary @ directions(np.asarray(sims.x)))[:, numbers:]
@@ -180,8 +182,8 @@ def main(
         "failed": list(sims.failed),
     }
     title = f"{'DES Year 3' if data else 'A survey like DES Year 3'}: are galaxies intrinsically aligned?"
-    shown = {way: checks[way] for way in (next(iter(ways)), list(ways)[-1])}
-    observed = {way: found[way]["recalibrated"]["log_k"] for way in shown}
+    shown = {method: checks[method] for method in (next(iter(methods)), list(methods)[-1])}
+    observed = {method: found[method]["recalibrated"]["log_k"] for method in shown}
     figures = {
         "data": draw_data(survey, *mock(survey, theory, seed)),
         "coverage": draw_coverage(shown),
@@ -193,7 +195,7 @@ def main(
 def simulated(
     survey: Survey, theory: Theory, sizes: tuple[int, int], store: str | None, seed: int, progress: bool
 ) -> list[en.Simulations]:
-    """Draw from both models, to train on and to judge by, in a store of their own if there is a folder."""
+    """Draw from both models, to train on and to judge by; in two stores if there is a folder."""
     folder = None if store is None else Path(store)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -206,7 +208,7 @@ def simulated(
 
 
 def recalibrated(net: en.EvidenceNetwork, sims: en.Simulations) -> en.EvidenceNetwork:
-    """Return the network with log K mended by draws that it has not seen, if that helps."""
+    """Return the network, recalibrated on draws that it has not seen if this helps."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RecalibrationWarning)
         return net.recalibrate(sims)
@@ -218,7 +220,7 @@ def formed(sims: en.Simulations, form: Form) -> en.Simulations:
 
 
 def observed_survey(data: str | None, seed: int) -> Survey:
-    """Read the survey, or imitate it, with the mock as what is observed."""
+    """Read the survey, or imitate it with the mock as the observation."""
     if data is not None:
         return read(data)
     survey = imitation()
@@ -226,7 +228,7 @@ def observed_survey(data: str | None, seed: int) -> Survey:
 
 
 def summary(net: en.EvidenceNetwork, check: en.Validation, x: np.ndarray) -> dict[str, Any]:
-    """Put together what a network says, and what is said of it; natural logs."""
+    """Return the answers of a network and the results of its checks; natural logs."""
     answer, test = net.compare(x[0]), check.coverage
     return {
         "log_k": float(answer.log_k),
@@ -246,16 +248,16 @@ def summary(net: en.EvidenceNetwork, check: en.Validation, x: np.ndarray) -> dic
 
 
 def rows(results: dict[str, Any]) -> list[Row]:
-    """Lay out the table; the paper's numbers are of power spectra."""
+    """Return the rows of the table; the paper's numbers are for power spectra."""
     table = []
-    for way, found in results["networks"].items():
+    for method, found in results["networks"].items():
         plain, mended = (found[state] for state in ("as trained", "recalibrated"))
         error = f"± {plain['jackknife'] / TEN:.2f} (jackknife)"
         if plain["error"] != plain["jackknife"]:
             error += f" ± {plain['error'] / TEN:.2f} (learned)"
         said = f"{plain['log_k'] / TEN:.2f} {error}; recalibrated {mended['log_k'] / TEN:.2f}"
-        paper = "−0.8 ± 0.3, of power spectra" if "α = 1" in way else "–"
-        table.append(Row(f"log10 K, {way}", said, paper))
+        paper = "−0.8 ± 0.3, of power spectra" if "α = 1" in method else "–"
+        table.append(Row(f"log10 K, {method}", said, paper))
     exact = results["reference"]
     for what, value, error in (
         ("log10 K, nested sampling", exact["log_k"], exact["error"]),
@@ -263,16 +265,18 @@ def rows(results: dict[str, Any]) -> list[Row]:
     ):
         table.append(Row(what, f"{value / TEN:.3f} ± {error / TEN:.3f}"))
     table.append(Row("A of model 1, posterior", "{:.2f} ± {:.2f}".format(*exact["alignment"])))
-    for way, found in results["networks"].items():
+    for method, found in results["networks"].items():
         said = "; recalibrated ".join(
             f"p-value {test['coverage_p_value']:.2g}, residuals {test['residual_mean']:.2f} ± "
             f"{test['residual_std']:.2f}, score {test['score']:.4f} nats"
             for test in (found["as trained"], found["recalibrated"])
         )
-        table.append(Row(f"coverage, {way}", said, "as expected (no number)" if "α = 1" in way else "–"))
-    for way, found in results["networks"].items():
+        table.append(
+            Row(f"coverage, {method}", said, "as expected (no number)" if "α = 1" in method else "–")
+        )
+    for method, found in results["networks"].items():
         said = ", ".join(f"{p:.2g}" for p in found["as trained"]["novelty"])
-        table.append(Row(f"like the draws of M0, M1? {way}", f"p = {said}"))
+        table.append(Row(f"like the draws of M0, M1? {method}", f"p = {said}"))
     what = "χ² of an ordinary cosmology, A = 0"
     table.append(Row(what, f"{results['chi_squared']:.1f} for {results['points']} points"))
     least = " and ".join(f"{value:.1f}" for value in exact["least_chi_squared"])

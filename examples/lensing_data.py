@@ -1,8 +1,8 @@
-"""Cosmic shear as measured: the two-point functions ξ± of a survey, with scale cuts, noise and redshifts.
+"""Measured cosmic shear: the two-point functions ξ± of a survey, with scale cuts, noise and redshifts.
 
 The file read here is ``DES-Y3_xipm_and_KiDS-1000_COSEBIs_2.0_300.0.fits``, in the folder
 ``likelihood/des-y3_and_kids-1000`` of https://github.com/joezuntz/cosmosis-standard-library: what the Dark
-Energy Survey measured in its first three years, in the part of its area that is not also that of KiDS.
+Energy Survey measured in its first three years, in the part of its area that does not overlap with KiDS.
 """
 
 import hashlib
@@ -13,16 +13,15 @@ import numpy as np
 from astropy.io import fits
 from scipy.linalg import solve_triangular
 
-# The survey's redshift bins two by two, and the angles [arcmin] below which their ξ+ and ξ− are left out:
-# there, what is not known of galaxies' effect on matter would matter.
-PAIRS = [(i, j) for i in range(4) for j in range(i, 4)]
-CUTS = np.array(
+# Pairs of the survey's redshift bins, and the angles [arcmin] below which their ξ+ and ξ− are left out,
+because # the effect of galaxies on matter is not known well enough there. PAIRS = [(i, j) for i in range(4)
+for j in range(i, 4)] CUTS = np.array(
     [
         [2.475, 6.217, 6.217, 4.938, 6.217, 6.217, 6.217, 6.217, 6.217, 4.938],
         [24.75, 62.169, 62.169, 49.383, 62.169, 78.266, 78.266, 78.266, 78.266, 62.169],
     ]
 )
-# By how much shear is measured too large in each redshift bin: the mean of what DES found in simulations.
+# By how much the measured shear is too large in each redshift bin: the mean that DES found in simulations.
 BIAS = np.array([-0.0063, -0.0198, -0.0241, -0.0369])
 
 
@@ -59,14 +58,14 @@ class Survey:
     def whitened(self, x: np.ndarray) -> np.ndarray:
         """Return data (n, P) in units of their noise: L⁻¹x with L·Lᵀ the covariance.
 
-        This is a linear map with an inverse, so it leaves K as it is.
+        This is a linear map with an inverse, so it does not change K.
         """
         factor = np.linalg.cholesky(self.covariance)
         return np.asarray(solve_triangular(factor, x.T, lower=True).T)
 
     def digest(self) -> str:
-        """Return a short name of all that a draw depends on: the survey, but for what it observed."""
-        parts = (self.kind, self.pair, self.angle, self.covariance, self.redshift, self.density)
+        """Return a short name for everything that a draw depends on: the survey without its measured
+        values.""" parts = (self.kind, self.pair, self.angle, self.covariance, self.redshift, self.density)
         return hashlib.sha256(b"".join(np.asarray(part, float).tobytes() for part in parts)).hexdigest()[:12]
 
 
@@ -118,7 +117,7 @@ def read(path: str | os.PathLike[str]) -> Survey:
 
 
 def _table(file: fits.HDUList, path: str | os.PathLike[str], *names: str) -> np.ndarray:
-    """Return the data of the first part of these names that there is."""
+    """Return the data of the first table of these names that exists."""
     there = [part.name for part in file]
     for name in names:
         if name.upper() in (part.upper() for part in there):

@@ -1,4 +1,4 @@
-"""What the networks are compared with: the evidence of both lensing models by their known likelihood."""
+"""The evidence of both lensing models from their known likelihood, to compare the networks with."""
 
 import time
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from lensing_theory import HIGH, LOW, MOST_ALIGNED, Theory, mean
 
 
 class Evidence(NamedTuple):
-    """Natural log Z (but for the constant of the likelihood), its error, what it cost, and the posterior."""
+    """Natural log Z (without the constant of the likelihood), its error, its cost, and the posterior."""
 
     log_z: float
     error: float
@@ -79,17 +79,17 @@ def from_posterior(survey: Survey, theory: Theory, cosmologies: np.ndarray) -> t
 
 
 def reference(survey: Survey, theory: Theory, *, live: int, effective: int, seed: int) -> dict[str, Any]:
-    """Return log K by nested sampling of both models, and what it found on the way; natural logs."""
+    """Return log K by nested sampling of both models, and what the runs cost; natural logs."""
     without, aligned = (
         nested_sampling(survey, theory, dim, live=live, effective=effective, seed=seed) for dim in (5, 6)
     )
-    # Its points are not in random order: some of them from all over.
-    some = aligned.parameters[:: 1 + len(aligned.parameters) // 2000]
+    # The points are not in random order: take every so many of all of them.
+    sample = aligned.parameters[:: 1 + len(aligned.parameters) // 2000]
     return {
         "log_k": aligned.log_z - without.log_z,
         "error": float(np.hypot(without.error, aligned.error)),
-        "savage_dickey": from_posterior(survey, theory, some[:, :5]),
-        "alignment": [float(some[:, 5].mean()), float(some[:, 5].std())],
+        "savage_dickey": from_posterior(survey, theory, sample[:, :5]),
+        "alignment": [float(sample[:, 5].mean()), float(sample[:, 5].std())],
         "least_chi_squared": [without.best, aligned.best],
         "evaluations": [without.evaluations, aligned.evaluations],
         "seconds": without.seconds + aligned.seconds,

@@ -11,15 +11,15 @@ from evidencenet.report import plots
 from evidencenet.report.plots import BLACK, BLUE, GREY, ORANGE
 from lensing_data import PAIRS, Survey
 
-# Of log10 K, in the histograms.
+# Bins of log10 K in the histograms.
 _LARGEST = 12.0
 
 
 def draw_data(survey: Survey, expected: np.ndarray, drawn: np.ndarray) -> Figure:
-    """Draw the data beside a mock, without and with noise, (P,) each, for each pair of redshift bins."""
+    """Draw the data and a mock without and with noise, (P,) each, for each pair of redshift bins."""
     made, axes = figure((13, 9), 4, 5, sharex=True)
     centre = np.sqrt(survey.angle.prod(axis=1))
-    # Sizes that do not fall by decades with the angle.
+    # Multiplied by the angle, so that the values do not fall by orders of magnitude.
     scale = 1e4 * centre
     error = scale * np.sqrt(np.diag(survey.covariance))
     for number, (i, j) in enumerate(PAIRS):
@@ -62,13 +62,13 @@ def draw_data(survey: Survey, expected: np.ndarray, drawn: np.ndarray) -> Figure
 def draw_coverage(checks: dict[str, list[en.Validation]]) -> Figure:
     """Draw the coverage test of some trainings, with residuals: as trained on the left, then recalibrated."""
     made, axes = figure((17, 4.4 * len(checks)), len(checks), 4, squeeze=False)
-    for (way, both), row in zip(checks.items(), axes, strict=True):
+    for (method, both), row in zip(checks.items(), axes, strict=True):
         for check, state, left, right in zip(
             both, ("as trained", "recalibrated"), row[::2], row[1::2], strict=True
         ):
             plots.coverage(check.coverage, left)
             plots.residuals(check.coverage, right)
-            right.annotate(f"{way},\n{state}", (0.5, 0.04), xycoords="axes fraction", ha="center")
+            right.annotate(f"{method},\n{state}", (0.5, 0.04), xycoords="axes fraction", ha="center")
     return made
 
 
@@ -77,17 +77,17 @@ def draw_log_k(
 ) -> Figure:
     """Draw log10 K of fresh draws under each model, recalibrated, with that of the observation.
 
-    The last bar holds all draws beyond: with alignment, log10 K runs up to hundreds.
+    The last bar contains all draws beyond it: with alignment, log10 K goes up to hundreds.
     """
     made, axes = figure((5.8 * len(checks), 4.4), 1, len(checks), squeeze=False)
     ten = np.log(10.0)
-    for (way, (_, check)), axis in zip(checks.items(), axes[0], strict=True):
+    for (method, (_, check)), axis in zip(checks.items(), axes[0], strict=True):
         shown = np.minimum(check.log_k[:, 1], _LARGEST * ten)
-        plots.log_k_distributions(shown, check.label, check.names, observed[way], axis, base10=True)
+        plots.log_k_distributions(shown, check.label, check.names, observed[method], axis, base10=True)
         value, error = exact["log_k"] / ten, exact["error"] / ten
         axis.axvspan(value - error, value + error, color=GREY, alpha=0.4, linewidth=0)
         axis.axvline(value, color=BLACK, linestyle=":")
-        text = f"{way}\ndotted: nested sampling, {value:.2f}".replace("-", "−")
-        # Left of the last bar, which may be the highest.
+        text = f"{method}\ndotted: nested sampling, {value:.2f}".replace("-", "−")
+        # Left of the last bar, which can be the highest.
         axis.annotate(text, (0.58, 0.97), xycoords="axes fraction", ha="center", va="top")
     return made

@@ -1,4 +1,4 @@
-"""Cosmic shear in theory: the two-point functions ξ± of a cosmology, from jax-cosmo's matter power spectrum.
+"""The theory of cosmic shear: the two-point functions ξ± from jax-cosmo's matter power spectrum.
 
 The Limber integral is done on one grid of multipoles and redshifts and has three parts: lensing with lensing
 (GG), lensing with intrinsic alignment (GI), and alignment with alignment (II). Those of galaxies aligned with
@@ -23,7 +23,7 @@ from lensing_data import BIAS, PAIRS, Survey, kept
 PARAMETERS = ("Omega_m", "1e9 A_s", "n_s", "Omega_b", "h")
 LOW = np.array([0.1, 0.5, 0.87, 0.03, 0.55])
 HIGH = np.array([0.9, 5.0, 1.07, 0.07, 0.91])
-# The amplitude of alignment in model 1 is between minus this and this.
+# The amplitude of alignment in model 1 lies between minus this and plus this.
 MOST_ALIGNED = 3.0
 # A cosmology like that of the cosmic microwave background.
 ORDINARY = np.array([0.3, 2.1, 0.966, 0.048, 0.68])
@@ -33,14 +33,14 @@ Theory = Callable[[np.ndarray], np.ndarray]
 
 # At this wave number [1/Mpc] the primordial spectrum has the amplitude A_s.
 _PIVOT = 0.05
-# Early enough for matter to be all there is; jax-cosmo's table of growth begins here.
+# Early enough that matter dominates; jax-cosmo's table of growth begins here.
 _EARLY = 1e-3
 # The grid of wave numbers [h/Mpc] and scale factors on which the matter power spectrum is computed.
 _WAVES = np.linspace(np.log(1e-4), np.log(1e3), 200)
 _SCALE_FACTORS = 24
 # Cosmologies in one call of a compiled function.
 _BLOCK = 50
-# Of the four redshift bins of an imitated survey: n(z) ∝ z³·exp(−(z/depth)^2.5).
+# Depths of the four redshift bins of an imitated survey: n(z) ∝ z³·exp(−(z/depth)^2.5).
 DEPTHS = np.array([0.30, 0.46, 0.66, 0.84])
 
 
@@ -66,7 +66,7 @@ class Grid(NamedTuple):
 
 
 def grid(redshift: np.ndarray, multipole: np.ndarray | None = None) -> Grid:
-    """Return the grid of some redshifts, and of 60 multipoles from 1 to 30,000 if there are no others."""
+    """Return the grid of these redshifts and multipoles; by default 60 multipoles from 1 to 30,000."""
     if multipole is None:
         multipole = np.geomspace(1, 30_000, 60)
     a = 1 / (1 + redshift)
@@ -79,8 +79,8 @@ def cosmology(parameters: jax.Array) -> jc.Cosmology:
 
     jax-cosmo takes σ8, so A_s is converted with the spectrum that it will use itself: what grows out of A_s,
     P(k) = (8π²/25)·A_s·(c/H0)⁴·(D/Ωm)²·k·(k/pivot)^(ns − 1)·T(k)² with D the growth since matter dominated,
-    integrated by jax-cosmo's own σ(8 Mpc/h). Matter then has exactly this spectrum, whatever of σ8 that
-    integral leaves out (it runs over wave numbers from 0.018 to 20 h/Mpc).
+    integrated by jax-cosmo's own σ(8 Mpc/h). Matter then has exactly this spectrum, and it does not matter
+    which part of σ8 the integral leaves out (it runs over wave numbers from 0.018 to 20 h/Mpc).
     """
     matter, amplitude, index, baryons, h = parameters
 
@@ -130,11 +130,11 @@ def limber(cosmo: jc.Cosmology, grid: Grid, density: jax.Array) -> jax.Array:
 def _matter(cosmo: jc.Cosmology, grid: Grid, k: jax.Array) -> jax.Array:
     """Return the non-linear power spectrum of matter at the wave numbers (L, Z) of each redshift.
 
-    Where it is asked for on a grid, jax-cosmo is fast. Its logarithm is interpolated.
+    jax-cosmo is fast on a grid, so the logarithm of the spectrum is computed on one and interpolated.
     """
     nodes = power.nonlinear_matter_power(cosmo, np.exp(_WAVES)[:, None], grid.scale_factor)
     known = jnp.log(nodes) @ grid.spline.T
-    # By the cubic through the four nodes around.
+    # The cubic through the four nearest nodes.
     place = (jnp.log(k) - _WAVES[0]) / (_WAVES[1] - _WAVES[0])
     first = jnp.clip(jnp.floor(place).astype(int) - 1, 0, len(_WAVES) - 4)
     x = place - first
@@ -150,17 +150,17 @@ def _matter(cosmo: jc.Cosmology, grid: Grid, k: jax.Array) -> jax.Array:
 
 @jax.jit
 def _spectra(parameters: jax.Array, grid: Grid, density: jax.Array) -> jax.Array:
-    # One after the other: all at once would need gigabytes, and eight at once take longer.
+    # One after the other: all at once would need gigabytes, and eight at once is slower.
     return jax.lax.map(lambda one: limber(cosmology(one), grid, density), parameters)
 
 
 def spectra(parameters: np.ndarray, grid: Grid, density: np.ndarray) -> np.ndarray:
     """Return GG, GI and II, shape (n, 3, L, 10), of cosmologies (n, 5); `density` as in `limber`."""
     blocks = -(-len(parameters) // _BLOCK)
-    # Blocks of one size, so that it is compiled once.
+    # Blocks of equal size, so that JAX compiles only once.
     filled = np.resize(parameters, (blocks * _BLOCK, len(PARAMETERS))).astype(np.float32)
     with warnings.catch_warnings():
-        # jax-cosmo asks for 64-bit whole numbers where 32 are there, and enough for its tables.
+        # jax-cosmo asks for 64-bit integers; 32 bits are available, and enough for its tables.
         warnings.filterwarnings("ignore", message="Explicitly requested dtype")
         found = [np.asarray(_spectra(block, grid, density)) for block in np.split(filled, blocks)]
     return np.concatenate(found)[: len(parameters)]
@@ -174,7 +174,7 @@ def bin_averages(kind: int, angle: np.ndarray, multipole: np.ndarray) -> np.ndar
     low, high = np.radians(np.asarray(angle) / 60)
 
     def integral(edge: float) -> np.ndarray:
-        """Return that of θ·J(ℓθ) over θ."""
+        """Return the integral of θ·J(ℓθ) over θ."""
         x = multipole * edge
         if kind == 0:
             return edge * j1(x) / multipole
@@ -187,7 +187,7 @@ def bin_averages(kind: int, angle: np.ndarray, multipole: np.ndarray) -> np.ndar
 def operator(kind: np.ndarray, angle: np.ndarray, multipole: np.ndarray) -> np.ndarray:
     """Return the matrix, shape (P, L), that takes a power spectrum at some multipoles to ξ±.
 
-    Between these ℓ·C_ℓ is a cubic spline of log ℓ, and ξ± the sum over all whole ℓ, so all is linear.
+    Between these ℓ·C_ℓ is a cubic spline of log ℓ, and ξ± the sum over all whole ℓ, so ξ± is linear in C_ℓ.
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ class Line(NamedTuple):
     """
 
     dim: int
-    way: str
+    method: str
     evaluations: float
     seconds: float
     further: float
@@ -131,9 +131,9 @@ def main(
             found.append(sampled(NAUTILUS, peer, x[some], exact[some], seed))
         wanted = share * found[0].evaluations
         draws = int(np.clip(wanted, LEAST, most_draws))
-        for way in OPTIONS:
-            line = learned(way, dim, fixed if way == FIXED else draws, fresh, seeds, epochs, seed)
-            found.append(line._replace(capped=way != FIXED and draws != int(wanted)))
+        for method in OPTIONS:
+            line = learned(method, dim, fixed if method == FIXED else draws, fresh, seeds, epochs, seed)
+            found.append(line._replace(capped=method != FIXED and draws != int(wanted)))
         lines += found
         if progress:
             print("\n".join(f"{row.what}: {row.ours}" for row in rows(found)), flush=True)
@@ -146,7 +146,7 @@ def main(
 
 
 def sampled(
-    way: str, sampler: Sampler, x: np.ndarray, exact: np.ndarray, seed: int, budget: float = np.inf
+    method: str, sampler: Sampler, x: np.ndarray, exact: np.ndarray, seed: int, budget: float = np.inf
 ) -> Line:
     """Integrate both models for each observation (n, dim), as long as the budget of evaluations lasts."""
     runs: list[tuple[Evidence, Evidence]] = []
@@ -163,7 +163,7 @@ def sampled(
     rmse = rms(wrong) / LOG10
     return Line(
         dim=x.shape[1],
-        way=way,
+        method=method,
         evaluations=float(np.mean([pair[0].evaluations + pair[1].evaluations for pair in runs])),
         seconds=(seconds := float(np.mean([pair[0].seconds + pair[1].seconds for pair in runs]))),
         further=seconds,
@@ -208,7 +208,7 @@ def _by_nautilus(points: int, networks: int, seconds: float) -> Sampler:
     return integrate
 
 
-def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int | None, seed: int) -> Line:
+def learned(method: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int | None, seed: int) -> Line:
     """Train ensembles, each on its own draws, and compare log K of fresh draws with the exact one."""
     problem = en.problems.time_series(dim)
     others = np.asarray(en.simulate(problem.models, fresh, seed=seed + 1000, progress=False).x)
@@ -224,7 +224,7 @@ def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int 
             learn_error=False,
             seed=i,
             progress=False,
-            **OPTIONS[way],
+            **OPTIONS[method],
         )
         spent.append(time.process_time() - start)
         net.log_bayes_factor(others[:1])  # compiles
@@ -235,7 +235,7 @@ def learned(way: str, dim: int, draws: int, fresh: int, seeds: int, epochs: int 
         found.append(rms(net.log_bayes_factor(others) - exact) / LOG10)
     error = float(np.std(found, ddof=1)) if seeds > 1 else np.nan
     rmse, seconds, more = (float(np.mean(values)) for values in (found, spent, further))
-    return Line(dim, way, draws, seconds, more, rmse, error, np.nan, seeds, False)
+    return Line(dim, method, draws, seconds, more, rmse, error, np.nan, seeds, False)
 
 
 def rows(lines: Sequence[Line]) -> list[Row]:
@@ -243,7 +243,7 @@ def rows(lines: Sequence[Line]) -> list[Row]:
     paper = {SLICED: "PolyChord, ≤ 1e8 evaluations", ALONE: "more accurate than PolyChord at each dim"}
     found = []
     for line in lines:
-        nested = line.way in (SLICED, NAUTILUS)
+        nested = line.method in (SLICED, NAUTILUS)
         unit, per = ("evaluations", "observations") if nested else ("draws", "seeds")
         cap = f" ({'stopped there' if nested else 'not 1%'})" if line.capped else ""
         stated = f", stated {line.stated:.3f}" if nested else ""
@@ -252,10 +252,10 @@ def rows(lines: Sequence[Line]) -> list[Row]:
         further = f"{line.further:.1f} s" if nested else f"{1000 * line.further:.1f} ms"
         found.append(
             Row(
-                f"dim {line.dim}, {line.way}",
+                f"dim {line.dim}, {line.method}",
                 f"{cost}, then {further} each; "
                 f"RMSE of log10 K {line.rmse:.3f}{error} ({line.n} {per}){stated}",
-                paper.get(line.way, "–"),
+                paper.get(line.method, "–"),
             )
         )
     return found
@@ -271,8 +271,8 @@ def draw(lines: Sequence[Line]) -> Figure:
         FIXED: (BLACK, "v", "-."),
     }
     made, axes = figure((14, 4.6), 1, 3)
-    for way, (colour, marker, dashes) in styles.items():
-        some = [line for line in lines if line.way == way]
+    for method, (colour, marker, dashes) in styles.items():
+        some = [line for line in lines if line.method == method]
         if not some:
             continue
         dims = [line.dim for line in some]
@@ -307,8 +307,8 @@ def draw(lines: Sequence[Line]) -> Figure:
         axis.set_xticks(ticks, [str(tick) for tick in ticks])
         axis.minorticks_off()
     handles = [
-        axes[0].plot([], [], dashes, marker=marker, color=colour, label=way)[0]
-        for way, (colour, marker, dashes) in styles.items()
+        axes[0].plot([], [], dashes, marker=marker, color=colour, label=method)[0]
+        for method, (colour, marker, dashes) in styles.items()
     ]
     handles += axes[0].plot([], [], "s", color=BLACK, markerfacecolor="white", label="cut short by a limit")
     made.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False)

@@ -103,21 +103,21 @@ def main(
     """
     if 2 not in dims:
         raise ValueError(f"dims = {dims}; the map needs n = 2 among them.")
-    ways: dict[str, dict[str, Any]] = {"default call": {"members": members}} if choose else {}
+    methods: dict[str, dict[str, Any]] = {"default call": {"members": members}} if choose else {}
     told = {
         "members": members,
         "network": NETWORK,
         "loss": en.losses.Logistic(),
         "recipe": en.Recipe(epochs=epochs),
     }
-    ways["exchangeable components"] = told
+    methods["exchangeable components"] = told
     by_dim: dict[str, list[dict[str, Any]]] = {}
-    for way, options in ways.items():
-        by_dim[way] = []
+    for method, options in methods.items():
+        by_dim[method] = []
         for dim in dims:
             net, found = fitted(with_noise(dim, PAPER_NOISE), draws, fresh, seed, **options)
-            by_dim[way].append({"dim": dim, **found})
-            print(f"{way}, n = {dim}: RMSE of log K {found['rmse']:.4f}", flush=True)
+            by_dim[method].append({"dim": dim, **found})
+            print(f"{method}, n = {dim}: RMSE of log K {found['rmse']:.4f}", flush=True)
             if dim == 2:
                 shown = net
     (paper,) = (found for found in by_dim["exchangeable components"] if found["dim"] == 2)
@@ -161,11 +161,11 @@ def fitted(
 def rows(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]) -> list[Row]:
     """Return the rows of the table; the paper has a picture and no numbers."""
     table = []
-    for way, results in by_dim.items():
+    for method, results in by_dim.items():
         for found in results:
             table.append(
                 Row(
-                    f"RMSE of ln K, n = {found['dim']}, {way}",
+                    f"RMSE of ln K, n = {found['dim']}, {method}",
                     f"{found['rmse']:.3f} of a spread of {found['spread']:.2f}; "
                     f"coverage p-value {found['coverage']:.2g}; {found['seconds']:.0f} s",
                     "a map of K, no number" if found["dim"] == 2 else "–",
@@ -229,9 +229,11 @@ def draw_map(net: en.EvidenceNetwork) -> Figure:
 def draw_error(by_dim: dict[str, list[dict[str, Any]]], by_noise: list[dict[str, Any]]) -> Figure:
     """Draw the error of log K against the number of components, and the noisy limit."""
     made, (left, right) = figure((10, 4.2), 1, 2)
-    for (way, results), marker, colour in zip(by_dim.items(), ("s", "o"), (ORANGE, BLUE), strict=False):
+    for (method, results), marker, colour in zip(by_dim.items(), ("s", "o"), (ORANGE, BLUE), strict=False):
         n = [found["dim"] for found in results]
-        left.loglog(n, [found["rmse"] for found in results], marker + "-", color=colour, label=f"RMSE, {way}")
+        left.loglog(
+            n, [found["rmse"] for found in results], marker + "-", color=colour, label=f"RMSE, {method}"
+        )
     left.loglog(n, [found["spread"] for found in results], "^--", color=GREY, label="spread of exact")
     left.set(xlabel="components $n$", ylabel=f"{symbol(False)}")
     left.set_xticks(n, [str(value) for value in n], minor=False)

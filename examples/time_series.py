@@ -34,7 +34,7 @@ LOG10 = np.log(10)
 class Answer(NamedTuple):
     """Log K of the fresh draws by one training, (n,), its stated errors, its coverage and its seconds."""
 
-    way: str
+    method: str
     log_k: np.ndarray
     error: np.ndarray
     coverage: Coverage
@@ -74,17 +74,17 @@ def main(
     exact = problem.log_bayes_factor(others.x)
     recipe = replace(en.Recipe.paper(), epochs=epochs, patience=epochs)
     # The paper's error is the jackknife over the networks.
-    ways: dict[str, dict[str, Any]] = {
+    methods: dict[str, dict[str, Any]] = {
         "paper's recipe": {"recipe": recipe, "learn_error": False},
         "default call": {} if choose else {"recipe": en.Recipe(), "baseline": True},
     }
     answers = []
-    for way, options in ways.items():
+    for method, options in methods.items():
         start = time.perf_counter()
         net = en.train(sims, augment=problem.augment, seed=seed, progress=progress, **options)
         seconds = time.perf_counter() - start
         log_k = net.log_bayes_factor(others.x)
-        answers.append(Answer(way, log_k, net.error(others.x), en.coverage(log_k, others.model), seconds))
+        answers.append(Answer(method, log_k, net.error(others.x), en.coverage(log_k, others.model), seconds))
     limit = rms(known_form(np.asarray(sims.x), sims.model)(np.asarray(others.x)) - exact) / LOG10
     return Result(
         f"Time series of {dim} numbers, {draws:,} draws",
@@ -127,14 +127,18 @@ def rows(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> list[Row
     for answer in answers:
         test, error = answer.coverage, answer.log_k - exact
         found += [
-            Row(f"RMSE of log10 K, {answer.way}", f"{rms(error) / LOG10:.4f}", paper.get(answer.way, "–")),
             Row(
-                f"coverage residuals in σ, {answer.way}",
-                f"mean {test.mean_residual:.2f}, std {test.std_residual:.2f}, p-value {test.p_value:.2g}",
-                "match σ" if answer.way in paper else "–",
+                f"RMSE of log10 K, {answer.method}",
+                f"{rms(error) / LOG10:.4f}",
+                paper.get(answer.method, "–"),
             ),
-            Row(f"RMS of error over stated error, {answer.way}", f"{rms(error / answer.error):.2f}"),
-            Row(f"seconds of training, {answer.way}", f"{answer.seconds:.0f}"),
+            Row(
+                f"coverage residuals in σ, {answer.method}",
+                f"mean {test.mean_residual:.2f}, std {test.std_residual:.2f}, p-value {test.p_value:.2g}",
+                "match σ" if answer.method in paper else "–",
+            ),
+            Row(f"RMS of error over stated error, {answer.method}", f"{rms(error / answer.error):.2f}"),
+            Row(f"seconds of training, {answer.method}", f"{answer.seconds:.0f}"),
         ]
     low, high = exact.min() / LOG10, exact.max() / LOG10
     return [
@@ -147,14 +151,14 @@ def rows(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> list[Row
 def numbers(answers: Sequence[Answer], exact: np.ndarray, limit: float) -> dict[str, Any]:
     """Return the numbers of the result; RMSE and bins are for log10 K."""
     return {
-        "rmse_log10": {answer.way: rms(answer.log_k - exact) / LOG10 for answer in answers},
+        "rmse_log10": {answer.method: rms(answer.log_k - exact) / LOG10 for answer in answers},
         "rmse_log10_limit": limit,
-        "pull": {answer.way: rms((answer.log_k - exact) / answer.error) for answer in answers},
-        "coverage_p_value": {answer.way: answer.coverage.p_value for answer in answers},
-        "seconds": {answer.way: answer.seconds for answer in answers},
+        "pull": {answer.method: rms((answer.log_k - exact) / answer.error) for answer in answers},
+        "coverage_p_value": {answer.method: answer.coverage.p_value for answer in answers},
+        "seconds": {answer.method: answer.seconds for answer in answers},
         "exact_log10": [exact.min() / LOG10, exact.max() / LOG10],
         "by_log10_k": {
-            answer.way: binned(answer.log_k / LOG10, exact / LOG10, np.arange(-1, 12, 0.5))
+            answer.method: binned(answer.log_k / LOG10, exact / LOG10, np.arange(-1, 12, 0.5))
             for answer in answers
         },
     }
@@ -184,13 +188,13 @@ def draw_data(problem: Problem, dim: int, seed: int) -> Figure:
 
 
 def draw_log_k(answers: Sequence[Answer], exact: np.ndarray) -> Figure:
-    """Draw estimated against exact log10 K, and the differences, for each way."""
+    """Draw estimated against exact log10 K, and the differences, for each method."""
     made, axes = figure((10, 4.4 * len(answers)), len(answers), 2)
     some = slice(None, None, max(1, len(exact) // 5000))
     reach = 1.1 * max(np.abs(answer.log_k - exact)[some].max() for answer in answers) / LOG10
     for (left, right), answer in zip(axes, answers, strict=True):
         plots.log_k(answer.log_k[some], exact[some], left)
-        left.set_title(f"{answer.way}: RMSE {rms(answer.log_k - exact) / LOG10:.4f}", fontsize="medium")
+        left.set_title(f"{answer.method}: RMSE {rms(answer.log_k - exact) / LOG10:.4f}", fontsize="medium")
         shown, error = exact[some] / LOG10, (answer.log_k - exact)[some] / LOG10
         right.plot(shown, error, "o", color=BLUE, markersize=2, alpha=0.35, markeredgewidth=0)
         right.axhline(0, color=GREY, linestyle="--", linewidth=1)
@@ -204,12 +208,12 @@ def draw_log_k(answers: Sequence[Answer], exact: np.ndarray) -> Figure:
 
 
 def draw_coverage(answers: Sequence[Answer]) -> Figure:
-    """Draw the coverage test and its residuals in units of σ for each way."""
+    """Draw the coverage test and its residuals in units of σ for each method."""
     made, axes = figure((10, 4.4 * len(answers)), len(answers), 2)
     for (left, right), answer in zip(axes, answers, strict=True):
         plots.coverage(answer.coverage, left)
         plots.residuals(answer.coverage, right)
-        legend(right, title=answer.way)
+        legend(right, title=answer.method)
         right.set_ylabel("(observed − predicted) / σ")
     return made
 

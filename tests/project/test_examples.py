@@ -270,19 +270,19 @@ def test_nested_sampling_says_when_it_was_stopped() -> None:
 def test_nested_sampling() -> None:
     result = quick("nested_sampling", progress=False)
     program = example("nested_sampling")
-    lines = {line["way"]: line for line in result.numbers["lines"]}
+    lines = {line["method"]: line for line in result.numbers["lines"]}
     assert set(lines) == {program.SLICED, program.NAUTILUS, program.SHARE, program.ALONE, program.FIXED}
     sliced = lines[program.SLICED]
     # Ten observations: the error of a root mean square is 22%.
     assert sliced["rmse"] == pytest.approx(sliced["stated"], rel=4 * 0.22)
     assert sliced["error"] == pytest.approx(sliced["rmse"] / np.sqrt(20))
     assert lines[program.NAUTILUS]["rmse"] < 4 * lines[program.NAUTILUS]["stated"]
-    for way in (program.SHARE, program.ALONE):
-        assert lines[way]["evaluations"] == int(0.01 * sliced["evaluations"])
+    for method in (program.SHARE, program.ALONE):
+        assert lines[method]["evaluations"] == int(0.01 * sliced["evaluations"])
     # Gaussians of four numbers have 20 in all; each draw of 10,000 gives them about p(1 − p) = 0.22.
     assert lines[program.FIXED]["rmse"] < 2 * np.sqrt(20 / (10_000 * 0.22)) / np.log(10)
     assert lines[program.FIXED]["rmse"] < 0.5 * lines[program.SHARE]["rmse"]
-    assert all(lines[way]["further"] < 0.1 for way in program.OPTIONS)
+    assert all(lines[method]["further"] < 0.1 for method in program.OPTIONS)
     assert not any(line["capped"] for line in lines.values())
     assert result.figures[""].axes[2].get_title().startswith("RMSE")
 
@@ -298,7 +298,7 @@ def test_limits_of_nested_sampling_are_told() -> None:
     cheap = program.sampled(program.SLICED, program._by_slices(np.inf), x, exact, 1, budget=30_000)
     assert not cheap.capped
     assert cheap.n == 2
-    few = cheap._replace(way=program.SHARE, capped=True)
+    few = cheap._replace(method=program.SHARE, capped=True)
     first, second, third = program.rows([stopped, cheap, few])
     assert "(stopped there)" in first.ours
     assert "(" not in second.ours.split(",")[0]
@@ -309,14 +309,14 @@ def test_limits_of_nested_sampling_are_told() -> None:
 def test_density_estimation() -> None:
     result = quick("density_estimation", progress=False)
     program = example("density_estimation")
-    rmse = {way: found["rmse_log10"] for way, found in result.numbers.items()}
+    rmse = {method: found["rmse_log10"] for method, found in result.numbers.items()}
     # The 28 numbers of two Gaussians, each from 4,000 draws; log K is off by about sqrt(28/8,000) nats.
     assert rmse[program.GAUSSIANS] == pytest.approx(np.sqrt(28 / 8_000) / np.log(10), rel=1)
     assert rmse[program.NETWORK] < 2 * rmse[program.GAUSSIANS]
     assert rmse[program.NETWORK] < 0.5 * min(rmse[program.FLOW], rmse[program.WHITE])
     # Flows are no match, but they have learned: log10 K scatters by 0.35.
     assert max(rmse[program.FLOW], rmse[program.WHITE]) < 0.25
-    assert all(abs(result.numbers[way]["bias_log10"]) < 0.08 for way in rmse)
+    assert all(abs(result.numbers[method]["bias_log10"]) < 0.08 for method in rmse)
     assert result.numbers[program.GAUSSIANS]["parameters"] == 28
 
 
