@@ -65,7 +65,7 @@ class Survey:
         return np.asarray(solve_triangular(factor, x.T, lower=True).T)
 
     def digest(self) -> str:
-        """Return a short name for everything that a draw depends on: the survey without its measured values."""
+        """Return a short name for all that a draw depends on: the survey without its measured values."""
         parts = (self.kind, self.pair, self.angle, self.covariance, self.redshift, self.density)
         return hashlib.sha256(b"".join(np.asarray(part, float).tobytes() for part in parts)).hexdigest()[:12]
 
