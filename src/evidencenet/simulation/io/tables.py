@@ -6,6 +6,7 @@ Text is read with NumPy, so that CSV needs no further package; Parquet needs pya
 import csv
 import json
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Collection, Mapping
@@ -164,8 +165,8 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
         for line in file:
             if line.startswith(_MARK):
                 about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
-            elif skip == 0 and any(sign in line for sign in _SIGNS):
-                raise FileError(f"{path} is damaged: its first line cannot be read. Copy or make it again.")
+            elif "\0" in line or (skip == 0 and any(sign in line for sign in _SIGNS)):
+                raise FileError(f"{path} is damaged: line {skip + 1} cannot be read. Copy or make it again.")
             if line.strip() and not line.startswith("#"):
                 break
             skip += 1
@@ -286,7 +287,7 @@ def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> 
         table = file.read()
     metadata = table.schema.metadata or {}
     about = metadata.get(_KEY)
-    if about is None and (_OURS in metadata or any(_KEY in key for key in metadata)):
+    if about is None and (_OURS in metadata or _OURS in _footer(path)):
         raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
     numeric, texts = [], {}
     for name in table.column_names:
@@ -308,6 +309,15 @@ def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> 
         values[:, i] = table[name].cast(pyarrow.from_numpy_dtype(values.dtype), safe=False).to_numpy()
     head = None if about is None else files.check_format(path, files.parsed_json(path, about))
     return Table(head, tuple(numeric), values, texts)
+
+
+def _footer(path: Path) -> bytes:
+    """Return the footer of a Parquet file: its length and the letters PAR1 are its last eight bytes."""
+    with path.open("rb") as file:
+        content_end = file.seek(-8, os.SEEK_END)
+        length = int.from_bytes(file.read(4), "little")
+        file.seek(max(0, content_end - length))
+        return file.read(length)
 
 
 def _labels(path: Path, column: Any) -> np.ndarray:

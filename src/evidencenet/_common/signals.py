@@ -1,0 +1,42 @@
+"""Treat the signal that clusters send before they kill a job like Ctrl-C."""
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+
+# As shells report it: 128 plus the number of the signal.
+EXIT_CODE = 128 + signal.SIGTERM
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM was received. Like KeyboardInterrupt it is not an `Exception`, so that nothing hides it."""
+
+
+@contextlib.contextmanager
+def sigterm_as_interrupt() -> Iterator[None]:
+    """While this lasts, SIGTERM raises `Terminated` in the main thread, so that work in progress is kept.
+
+    A second SIGTERM ends the process at once. In other threads, where Python cannot set signals, nothing
+    changes.
+
+    Examples
+    --------
+    >>> with sigterm_as_interrupt():
+    ...     pass
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        # None if it was not set from Python, and cannot be set again.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)

@@ -1,0 +1,75 @@
+"""SIGTERM, as clusters send it, is told from Ctrl-C and does not get lost; a forked process is noticed."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from evidencenet._common import forked
+from evidencenet._common.signals import EXIT_CODE, Terminated, sigterm_as_interrupt
+from evidencenet.simulation.workers import is_worker_death, worker_error
+
+
+def test_sigterm_raises_and_the_old_handler_comes_back() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), sigterm_as_interrupt():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert issubclass(Terminated, KeyboardInterrupt)
+    assert EXIT_CODE == 143
+
+
+def test_a_second_sigterm_ends_the_process() -> None:
+    code = (
+        "import os, signal, runpy, sys\n"
+        "module = runpy.run_path(sys.argv[1])\n"
+        "with module['sigterm_as_interrupt']():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    except KeyboardInterrupt:\n"
+        "        print('kept', flush=True)\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        print('never')\n"
+    )
+    place = sys.modules[sigterm_as_interrupt.__module__].__file__
+    assert place is not None
+    run = subprocess.run([sys.executable, "-c", code, place], capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("kept\n", -signal.SIGTERM)
+
+
+def test_in_another_thread_nothing_changes() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    seen = []
+
+    def run() -> None:
+        with sigterm_as_interrupt():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+def test_a_forked_process_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(forked, "_users", set())
+    forked.check_not_forked()
+    forked.check_not_forked()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(RuntimeError, match=r'made by os\.fork after a network was used.*"spawn"'):
+        forked.check_not_forked()
+
+
+def test_a_worker_that_dies_is_told_from_a_simulator_that_raises() -> None:
+    with ProcessPoolExecutor(1, mp_context=__import__("multiprocessing").get_context("spawn")) as pool:
+        try:
+            pool.submit(os.kill, pool.submit(os.getpid).result(), signal.SIGKILL).result()
+        except Exception as error:
+            death = error
+    assert is_worker_death(death)
+    assert not is_worker_death(ValueError("BrokenExecutor"))
+    assert "10 to 19 of model 'a'" in str(worker_error("a", 10, 20, death))
