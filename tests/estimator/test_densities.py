@@ -249,7 +249,7 @@ def test_simulations_carry_the_functions() -> None:
     assert (from_file + sims).log_density == (log_noise, None)
     assert sims.reweight("pulse", lambda size: -0.01 * size).log_density == (log_noise, None)
     known = draws([NOISE, replace(PULSE, log_density=log_noise)], 400, keep_parameters=True)
-    with pytest.raises(ValueError, match="'pulse' has a log_density, which is that of its own prior"):
+    with pytest.raises(ValueError, match="'pulse' has a log_density, which belongs to its own prior"):
         known.reweight("pulse", lambda size: -0.01 * size)
 
 
@@ -284,7 +284,7 @@ def test_saved_and_loaded(
     with pytest.raises(ValueError, match=r"density of model 'noise' .* load\(path, models="):
         bare.log_bayes_factor(some)
     wrong = replace(NOISE, log_density=lambda x: log_noise(x) + 0.1)
-    with pytest.raises(ValueError, match="'noise' is not the one it was trained with"):
+    with pytest.raises(ValueError, match="'noise' is not the one that the network was trained with"):
         en.load(path, models=[wrong])
     with pytest.raises(ValueError, match="density of model 'noise' is a function"):
         en.load(path, models=[PULSE]).compare(some[0])
@@ -321,7 +321,7 @@ def flawed(function: Callable[[Any], Any]) -> en.Model:
         (lambda x: 0.0, r"returned shape \(\)"),
         (lambda x: np.full(len(x), np.nan), "is NaN or .infinity for"),
         (lambda x: np.full(len(x), np.inf), "where the density is zero, return −infinity"),
-        (lambda x: np.where(x[:, 0] > 0, log_noise(x), -np.inf), "draws of this very model: it is not"),
+        (lambda x: np.where(x[:, 0] > 0, log_noise(x), -np.inf), "draws of the same model: it is not"),
     ],
 )
 def test_a_density_that_is_none(function: Callable[[Any], Any], message: str) -> None:

@@ -77,7 +77,7 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     for name in _RECORDS:
         part = getattr(net, name)
         if part is not None:
-            values = {key: value for key, value in fields_of(part).items() if value is not None}
+            values = fields_of(part)
             arrays |= {f"{name}/{key}": np.asarray(value) for key, value in values.items()}
     if net.baseline is not None:
         for i, gaussians in enumerate((net.baseline.full, *net.baseline.folds)):
@@ -320,8 +320,9 @@ def _choice_from_dict(about: dict[str, Any]) -> Choice:
 
 
 def fields_of(one: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass by name."""
-    return {item.name: getattr(one, item.name) for item in fields(one)}
+    """Return the fields of a dataclass by name, without those that are None."""
+    values = {item.name: getattr(one, item.name) for item in fields(one)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def under(arrays: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
