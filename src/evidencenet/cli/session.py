@@ -18,11 +18,12 @@ import typer
 import evidencenet as en
 from evidencenet._common.atomic import write_text
 from evidencenet._common.display import plain
+from evidencenet._common.signals import EXIT_CODE, Terminated, sigterm_as_interrupt
 from evidencenet._common.versions import versions
 from evidencenet._common.warnings import EvidenceWarning
 
 # Exit codes. Also: 0 for success, and 2 from typer for a command that it does not understand.
-ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED = 1, 3, 4, 130
+ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED, TERMINATED = 1, 3, 4, 130, EXIT_CODE
 
 # The messages of these errors are written for users. Any other error is a fault of the program, and only its
 # traceback says more.
@@ -107,13 +108,13 @@ def session(context: typer.Context) -> Generator[Session]:
     run = Session(context, sys.stdout)
     try:
         # A user's simulator may print: this must not mix with the results.
-        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+        with sigterm_as_interrupt(), contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.filterwarnings("always", category=EvidenceWarning)
             warnings.showwarning = lambda message, *_, **__: show(f"Warning: {message}", sys.stderr)
             yield run
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         show(f"Stopped. {run.advice()}".rstrip(), sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(TERMINATED if isinstance(stop, Terminated) else INTERRUPTED) from None
     # typer handles these itself; BrokenPipeError comes from a reader that stops early, such as `head`.
     except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):
         raise

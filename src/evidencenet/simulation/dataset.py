@@ -308,6 +308,7 @@ class Simulations:
         label: str = "model",
         keys: str | Sequence[str] | None = None,
         log_density: Sequence[LogDensity | None] | None = None,
+        max_bytes: int | None = None,
     ) -> Self:
         """Read draws from files that any program wrote.
 
@@ -332,11 +333,14 @@ class Simulations:
             Which arrays or columns are the data; by default all others.
         log_density
             As in `Simulations`; files do not hold it.
+        max_bytes
+            How much memory the draws of one file may take. By default 256 MB, or 100 times the size of the
+            file if that is more: a small file that unpacks to more was probably made to do harm.
 
         Raises
         ------
         evidencenet._common.files.FileError
-            A file is damaged, or holds something else.
+            A file is damaged, holds something else, or would take more than `max_bytes`.
 
         Examples
         --------
@@ -344,7 +348,8 @@ class Simulations:
         >>> Simulations.read({"flat": "a.npy", "trend": "b.h5"})  # doctest: +SKIP
         """
         with naming(path):
-            return cls(**read_draws(path, names=names, label=label, keys=keys), log_density=log_density)
+            fields = read_draws(path, names=names, label=label, keys=keys, max_bytes=max_bytes)
+            return cls(**fields, log_density=log_density)
 
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
