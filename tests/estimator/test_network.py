@@ -11,6 +11,7 @@ from scipy.stats import multivariate_normal
 
 import evidencenet as en
 from conftest import Case, draws, rms
+from evidencenet.estimator import evaluation
 
 
 def test_shapes(small: Case) -> None:
@@ -188,13 +189,13 @@ def test_numbers_that_overflow(small: Case, size: float) -> None:
 @pytest.mark.parametrize(
     ("x", "error", "message"),
     [
-        (np.zeros((3, 4)), ValueError, r"x is an array of \(4,\) numbers.*trained on an array of \(5,\)"),
+        (np.zeros((3, 4)), ValueError, r"x has shape \(3, 4\).*several of shape \(n, 5\)"),
         (
             np.zeros((3, 5, 1)),
             ValueError,
-            r"x is an array of \(5, 1\) numbers.*trained on an array of \(5,\)",
+            r"x has shape \(3, 5, 1\).*one observation of shape \(5,\)",
         ),
-        (np.zeros(4), ValueError, r"x is an array of \(1,\) numbers.*trained on an array of \(5,\)"),
+        (np.zeros(4), ValueError, r"x has shape \(4,\).*one observation of shape \(5,\)"),
         ({"x": np.zeros((3, 5))}, ValueError, r"x is a dict of 'x': \(5,\).*trained on an array"),
         (np.array([[None] * 5]), TypeError, "x has dtype object; wanted numbers"),
         (np.array([["1"] * 5]), TypeError, "x has dtype <U1; wanted numbers"),
@@ -342,7 +343,7 @@ def test_it_refuses_unless_told(level: en.EvidenceNetwork) -> None:
             ValueError, match=r"not the sum .* share parameters: simulate them together as one"
         ):
             level.combine(x, **options)
-    with pytest.raises(ValueError, match="this network was trained on"):
+    with pytest.raises(ValueError, match="this network wants one observation"):
         level.combine(np.zeros((3, SIZE + 1)), independent=True)
 
 
@@ -354,3 +355,55 @@ def test_lists_of_dicts(cloud: Case) -> None:
     assert float(together) == float(apart)
     with pytest.raises(ValueError, match="differ in their keys"):
         cloud.net.combine([single[0], {"x": single[1]["x"]}], independent=True)
+
+
+def test_more_than_two_models_are_asked_for_by_name(three: Case) -> None:
+    x, names = np.asarray(three.fresh.x)[:3], three.net.names
+    for ask in (three.net.log_bayes_factor, three.net.error, three.net.members, three.net.in_range):
+        with pytest.raises(
+            ValueError, match=r"compares 3 models: order 0, order 1, .*model='order 1'"
+        ):
+            ask(x)
+        np.testing.assert_array_equal(ask(x, model=2), ask(x, model=names[2], against=names[0]))
+
+
+def test_a_prior_by_name(three: Case) -> None:
+    x, names = np.asarray(three.fresh.x)[:3], three.net.names
+    by_name = dict(zip(reversed(names), (0.5, 0.3, 0.2), strict=True))
+    wanted = three.net.probabilities(x, prior=[0.2, 0.3, 0.5])
+    np.testing.assert_array_equal(three.net.probabilities(x, prior=by_name), wanted)
+    with pytest.raises(
+        ValueError, match=r"prior has the models 'order 0'; this network compares"
+    ):
+        three.net.compare(x[0], prior={"order 0": 1.0})
+
+
+def test_what_was_given_is_said(small: Case) -> None:
+    for x, shape in ((np.zeros(4), r"\(4,\)"), (np.zeros((2, 4)), r"\(2, 4\)")):
+        with pytest.raises(
+            ValueError, match=rf"x has shape {shape}; this network wants one observation"
+        ):
+            small.net.compare(x)
+    with pytest.raises(TypeError, match=r"made by train\(sims\) or load\(path\), not by hand"):
+        en.EvidenceNetwork()  # type: ignore[call-arg]
+
+
+def test_errors_of_many_observations_are_computed_in_blocks(
+    small: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.asarray(small.fresh.x)
+    whole = [ask(x) for ask in (small.net.error, small.net.log_bayes_factor, small.net.in_range)]
+    sizes: list[int] = []
+    rarity = evaluation.Evaluation.rarity.func  # type: ignore[attr-defined]
+
+    def counted(block: evaluation.Evaluation) -> np.ndarray:
+        sizes.append(block.n)
+        return np.asarray(rarity(block))
+
+    monkeypatch.setattr(evaluation, "_ROWS", 900)
+    monkeypatch.setattr(evaluation.Evaluation, "rarity", property(counted))
+    parts = [ask(x) for ask in (small.net.error, small.net.log_bayes_factor, small.net.in_range)]
+    for one, other in zip(whole, parts, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+    assert max(sizes) == 900
+    assert {900, 200} <= set(sizes)

@@ -63,9 +63,8 @@ def some(case: Case) -> Data:
 
 def answers(net: en.EvidenceNetwork, x: Data) -> np.ndarray:
     found = [net.members(x, model=k) for k in range(len(net.names))]
-    return np.concatenate(
-        [*found, net.error(x, model=1)[None], net.jackknife(x, model=1)[None], net.probabilities(x).T]
-    )
+    found += [net.error(x, model=1)[None], net.jackknife(x, model=1)[None], net.probabilities(x).T]
+    return np.concatenate(found)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -140,7 +140,7 @@ def test_check(two, written):
     words = page.words
     assert check.passed
     quiet = sum(one.verdict == "pass" for one in check.checks)
-    assert f"Checks passed {quiet} of 9 without a warning" in words
+    assert f"Checks passed {quiet} of 10 without a warning" in words
     marks = [attrs["class"] for tag, attrs in page.elements if "verdict" in attrs.get("class", "")]
     assert marks == [f"verdict {one.verdict}" for one in check.checks]
     for one in check.checks:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-Kind = Literal["range", "novelty", "impossible"]
+Kind = Literal["range", "novelty", "constant", "impossible"]
 # Data are called unlike the draws of a model if its novelty p-value is below this: one draw in a thousand is.
 _NOVEL = 0.001
 # Few held-out draws have no p-values that small. Then the smallest they have counts, if it is below this.
@@ -42,7 +42,8 @@ class AnswerWarning:
     ----------
     kind
         "range": a log K lies beyond its validated range. "novelty": the data are unlike the draws of every
-        model. "impossible": the known density of a model is zero for these data.
+        model. "constant": a number that was the same in every draw is another one here. "impossible": the
+        known density of a model is zero for these data.
     text
         The warning as a sentence.
     """
@@ -230,6 +231,9 @@ class Comparison:
         `AnswerWarning` records; empty if there is nothing to beware of.
     recalibrated
         To how many draws log K was recalibrated; 0 if it was not.
+    valid
+        The fraction of each model's draws that did not fail, (K,). Log K includes the log of their ratio; see
+        `failed_term`.
     """
 
     names: tuple[str, ...]
@@ -242,6 +246,7 @@ class Comparison:
     novelty: np.ndarray
     warnings: tuple[AnswerWarning, ...]
     recalibrated: int = 0
+    valid: np.ndarray | None = None
 
     def pair(self, model: int | str | None = None, against: int | str | None = None) -> PairAnswer:
         """Return what the observation says about any two models, each by number or name.
@@ -256,6 +261,18 @@ class Comparison:
             if (pair.model, pair.against) == (self.names[max(first, second)], self.names[min(first, second)]):
                 return pair if first > second else pair.reversed()
         raise AssertionError("an answer holds every pair")
+
+    def failed_term(self, model: int | str | None = None, against: int | str | None = None) -> float:
+        """Return the part of log K of two models that comes from failed draws, log(v_model/v_against).
+
+        v is the fraction of a model's draws that did not fail: a model whose draws often fail predicts valid
+        data less often.
+        """
+        pair = self.pair(model, against)
+        if self.valid is None:
+            return 0.0
+        above, below = self.names.index(pair.model), self.names.index(pair.against)
+        return float(np.log(self.valid[above] / self.valid[below]))
 
     @property
     def lead(self) -> PairAnswer:
@@ -339,6 +356,7 @@ class Comparison:
                 "second": lead.against,
                 "words": lead.words,
                 "pairs": [one.to_dict() for one in self.pairs],
+                "failed_term": self.failed_term(),
                 "recalibrated_on": self.recalibrated or None,
                 "warnings": [vars(warning) for warning in self.warnings],
             }
@@ -400,6 +418,8 @@ class Comparison:
             ends = (f"{pair.model} {_ends(pair.range)}" for pair in self._against_first())
             rows.append(("validated range", f"log K of {'; '.join(ends)}"))
         rows.append(("novelty", self._novelty_text()))
+        if failed := self._failed_text():
+            rows.append(("failed draws", failed))
         if self.recalibrated:
             rows.append(("recalibrated", f"on {self.recalibrated:,} draws"))
         return rows
@@ -410,6 +430,19 @@ class Comparison:
     def _probability_texts(self) -> list[str]:
         errors = self.probability_errors if self.in_range else None
         return wording.probabilities(self.probabilities.tolist(), None if errors is None else errors.tolist())
+
+    def _failed_text(self) -> str:
+        """Say how failed draws enter log K, if that is more than the error; else nothing."""
+        pair, term = self.pair(), self.failed_term()
+        # An unknown error (NaN) hides nothing.
+        if self.valid is None or term == 0 or abs(term) <= pair.error:
+            return ""
+        parts = zip(self.names, 1 - self.valid, strict=True)
+        failed = ", ".join(f"{100 * part:.3g}% of {name}" for name, part in parts)
+        return (
+            f"{wording.fixed(term)} of log K of {pair.model} against {pair.against} comes from draws that "
+            f"failed ({failed})"
+        )
 
     def _novelty_text(self) -> str:
         if np.isnan(self.novelty).all():
@@ -539,6 +572,10 @@ class Evaluated:
         The smallest p-value of novelty that the held-out draws of every model have.
     recalibrated
         To how many draws log K was recalibrated.
+    valid
+        The fraction of each model's draws that did not fail, (K,).
+    constants
+        For each observation, which numbers differ from their value in every draw, as text.
     """
 
     names: tuple[str, ...]
@@ -549,6 +586,8 @@ class Evaluated:
     novelty: np.ndarray
     least_p: float = 0.0
     recalibrated: int = 0
+    valid: np.ndarray | None = None
+    constants: tuple[str, ...] = ()
 
     def answer(
         self, i: int, log_prior: np.ndarray, model: int | None = None, against: int | None = None
@@ -581,6 +620,7 @@ class Evaluated:
             self.novelty[i],
             self._warnings(i, pairs, impossible),
             self.recalibrated,
+            self.valid,
         )
 
     def _warnings(self, i: int, pairs: list[PairAnswer], impossible: np.ndarray) -> tuple[AnswerWarning, ...]:
@@ -594,6 +634,9 @@ class Evaluated:
                 "the Bayes factor compares wrong models."
             )
             warnings.append(AnswerWarning("novelty", text))
+        if self.constants and self.constants[i]:
+            text = f"{self.constants[i]}. No model produces such data, and log K does not see it."
+            warnings.append(AnswerWarning("constant", text))
         for k in impossible:
             text = f"{self.names[k]} cannot produce these data: its density is zero."
             warnings.append(AnswerWarning("impossible", text))

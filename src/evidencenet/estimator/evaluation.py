@@ -52,6 +52,12 @@ def checked(x: Any, example: Data) -> Data:
     """
     data, wanted = as_data(with_draws(x, example)), layout(map_arrays(lambda array: array[None], example))
     if layout(data) != wanted:
+        if not isinstance(x, dict) and not isinstance(example, dict):
+            shape = ", ".join(map(str, example.shape))
+            raise ValueError(
+                f"x has shape {np.shape(x)}; this network wants one observation of shape {example.shape}, or "
+                f"several of shape (n, {shape}), as the draws that it was trained on."
+            )
         raise ValueError(
             f"x is {layout_text(layout(data))}; this network was trained on {layout_text(wanted)}. "
             "Give observations in the form of the simulated data."
@@ -158,10 +164,22 @@ class Evaluation:
         net = self.net
         if net.novelty is None:
             return np.full((self.n, len(net.names)), np.nan)
-        if net.novelty.hidden_mean is None:
-            return net.novelty.p_value(self.scaled)
-        hidden = ensemble.hidden_layers(net.networks, net.states, net.gain, self.scaled)
-        return net.novelty.p_value(self.scaled, hidden)
+        hidden = None
+        if net.novelty.hidden_mean is not None:
+            hidden = ensemble.hidden_layers(net.networks, net.states, net.gain, self.scaled)
+        p = net.novelty.p_value(self.scaled, hidden)
+        # A number that was the same in every draw, and is another here, is impossible for all of them.
+        # Scaling makes it 0, so the distances do not see it.
+        impossible = self.departures.any(axis=1)
+        p[impossible] = net.novelty.smallest
+        return p
+
+    @cached_property
+    def departures(self) -> np.ndarray:
+        """Where numbers differ from their value in every training draw, (n, numbers of a draw)."""
+        if self.net.seen is None:
+            return np.zeros((self.n, 0), dtype=bool)
+        return self.net.seen.departures(self.data)
 
     def members(self, model: int, against: int) -> np.ndarray:
         """Return log K of two models by each member, (members, n)."""

@@ -27,6 +27,8 @@ from evidencenet.estimator.evaluation import Evaluation as Evaluation
 from evidencenet.estimator.evaluation import checked as checked
 from evidencenet.estimator.evaluation import in_blocks
 from evidencenet.estimator.novelty import Novelty
+from evidencenet.estimator.reference import flattened
+from evidencenet.estimator.seen_draws import SeenDraws, place_text
 from evidencenet.simulation.dataset import Simulations, check_draws
 from evidencenet.training.gaussians import Baseline
 from evidencenet.training.loop import History
@@ -36,6 +38,8 @@ from evidencenet.training.search import Choice
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+# So many numbers that differ from a constant are named in a warning.
+_MOST_NAMED = 3
 Prior = ArrayLike | Mapping[str, float] | None
 
 
@@ -73,6 +77,8 @@ class EvidenceNetwork:
         What rare draws validated, if `deepen` was called; None otherwise.
     checkpoint
         The checkpoint of the training, which `save` removes when the network is safely on disk.
+    seen
+        What is kept of the training draws: constant numbers, and fingerprints. None if nothing is.
     """
 
     names: tuple[str, ...]
@@ -97,6 +103,13 @@ class EvidenceNetwork:
     made: Mapping[str, Any] = field(default_factory=dict)
     depth: Depth | None = None
     checkpoint: Path | None = None
+    seen: SeenDraws | None = None
+
+    def __new__(cls, *args: Any, **fields: Any) -> "EvidenceNetwork":
+        """Make a network of its parts, which only `train` and `load` have."""
+        if not args and not fields:
+            raise TypeError("an EvidenceNetwork is made by train(sims) or load(path), not by hand.")
+        return super().__new__(cls)
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None
@@ -377,7 +390,26 @@ class EvidenceNetwork:
             block.rarity[:, -len(self.names) :],
             least_p=0.0 if self.novelty is None else self.novelty.least,
             recalibrated=self.recalibration[-1].draws if self.recalibration else 0,
+            valid=np.exp(self.log_valid),
+            constants=tuple(self._departures(block)),
         )
+
+    def _departures(self, block: Evaluation) -> list[str]:
+        """Say for each observation which numbers differ from their value in every training draw."""
+        if self.seen is None:
+            return [""] * block.n
+        observed = flattened(block.data)
+        texts = []
+        for row, departs in zip(observed, block.departures, strict=True):
+            places = np.flatnonzero(departs)
+            listed = [
+                f"{place_text(int(i), self.example)} was {self.seen.constant[i]:.6g} in every draw of every "
+                f"model; here it is {row[i]:.6g}"
+                for i in places[:_MOST_NAMED]
+            ]
+            more = len(places) - len(listed)
+            texts.append("; ".join(listed) + (f"; and {more} more such numbers" if more else ""))
+        return texts
 
 
 def models_text(names: Sequence[str]) -> str:

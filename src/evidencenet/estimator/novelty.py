@@ -137,6 +137,11 @@ class Novelty:
         return p
 
     @property
+    def smallest(self) -> np.ndarray:
+        """The smallest p-value that the held-out draws of each model can give, (K,)."""
+        return np.asarray(1 / (1 + self.counts))
+
+    @property
     def least(self) -> float:
         """The smallest p-value that the held-out draws of every model can give."""
         return float(1 / (1 + self.counts.min()))

@@ -24,6 +24,7 @@ from evidencenet.estimator.error import Depth, ErrorModel
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import Novelty
 from evidencenet.estimator.reference import Component, Reference
+from evidencenet.estimator.seen_draws import SeenDraws
 from evidencenet.networks import ensemble
 from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.model import Model
@@ -39,6 +40,7 @@ _RECORDS: dict[str, Any] = {
     "held_out": HeldOut,
     "novelty": Novelty,
     "errors": ErrorModel,
+    "seen": SeenDraws,
 }
 
 

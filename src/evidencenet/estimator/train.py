@@ -25,6 +25,7 @@ from evidencenet.estimator.error import can_be_halved, learn_error_model
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import FITTING_DRAWS, REFERENCE_DRAWS, Novelty, Seen
 from evidencenet.estimator.second_look import look_again
+from evidencenet.estimator.seen_draws import SeenDraws
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks import ensemble
 from evidencenet.simulation.dataset import Simulations
@@ -290,6 +291,7 @@ def _assembled(
         held_out=HeldOut(log_k[equal].astype(np.float32), label[equal].astype(np.int8), plain),
         history=trained.history,
         choice=choice,
+        seen=SeenDraws.of(draws.x, draws.training_rows, draws.held_out_rows),
     )
 
 

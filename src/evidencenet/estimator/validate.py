@@ -6,9 +6,9 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import gammainc, softmax
 
-from evidencenet._common.arrays import index_of, kind_of, map_arrays
+from evidencenet._common.arrays import Data, arrays_of, index_of, kind_of, map_arrays
 from evidencenet._common.display import card, frame, plain
 from evidencenet.checks.check import Check, measure, narrowest, range_check, verdicts
 from evidencenet.checks.coverage import Coverage, coverage
@@ -18,6 +18,7 @@ from evidencenet.checks.scores import Score, of_pair
 from evidencenet.checks.tail import tails
 from evidencenet.checks.training import agreement, overfitting, training
 from evidencenet.estimator.network import EvidenceNetwork
+from evidencenet.estimator.seen_draws import row_hashes
 from evidencenet.simulation.dataset import Simulations, check_draws
 from evidencenet.simulation.rare import RareDraws
 
@@ -29,6 +30,12 @@ _WIDTH, _INDENT = 110, 25
 # Weighted draws are thinned to draws of equal weight. Fewer of a model than this are too few for every check:
 # the validated range needs ten draws at each end.
 _LEAST_DRAWS = 20
+# Draws count as used in training if so many are found again by chance in fewer cases than this. They make the
+# check fail if they are more than this part of the draws: fewer hardly change any score.
+_CHANCE, _MOST_USED = 1e-4, 0.01
+# More repeated rows than this part, of numbers that are not whole, are no chance: simulators of continuous
+# data never repeat a row.
+_MOST_REPEATED = 0.01
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,9 +183,10 @@ class Validation:
         if self.warnings:
             number = len(self.warnings)
             verdict += f", with {number} warning{'s' if number > 1 else ''}"
-        draws = f"{len(self.label):,} fresh draws" + (
-            "" if self.offset is None else ", rare ones among them,"
-        )
+        # They are called fresh only if that was checked.
+        fresh = any(check.name == "fresh draws" and check.verdict == "pass" for check in self.checks)
+        draws = f"{len(self.label):,} {'fresh ' if fresh else ''}draws"
+        draws += "" if self.offset is None else ", some of them rare,"
         if self.weighted:
             draws += f" of equal weight, thinned from {sum(n for n, _ in self.weighted):,} weighted ones"
             draws += f" that count as {sum(size for _, size in self.weighted):,.0f}"
@@ -258,8 +266,9 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     -----
     The checks are those of `evidencenet.checks.examine` on log K, and three on the training: "members" (do
     they agree?), "overfitting" (is the score worse than on the early-stopping draws?), and "training" (do the
-    learning curves say that it was too short or too long?). A network that gives the exact log K fails any of
-    them in less than 2% of cases.
+    learning curves say that it was too short or too long?), after "fresh draws" (were they used in training,
+    or do they repeat each other?). A network that gives the exact log K fails any of them in less than 2% of
+    cases.
 
     Examples
     --------
@@ -292,6 +301,7 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     measured = measure(log_k, label)
     on_log_k = verdicts(measured, net.names)
     early = net.held_out.without_rare()
+    fresh = freshness(net, sims.x)
     on_training = (
         agreement(members, label),
         overfitting(log_k, label, early.log_k - valid, early.label),
@@ -302,14 +312,50 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
         net.names,
         log_k,
         label,
-        # First the checks that say whether log K is right, then how much it says, and the range.
-        (*on_log_k[:4], *on_training, *on_log_k[4:]),
+        # First whether the draws are fresh, then whether log K is right, how much it says, and the range.
+        (*fresh, *on_log_k[:4], *on_training, *on_log_k[4:]),
         measured.coverages,
         measured.score,
         tuple(measured.ranges[pair] for pair in against_first),
         tuple(measured.turing_good[pair] for pair in against_first),
         weighted,
     )
+
+
+def freshness(net: EvidenceNetwork, x: Data) -> tuple[Check, ...]:
+    """Check that draws were not used in training, and do not repeat each other.
+
+    Returns
+    -------
+    checks
+        One check "fresh draws"; none if the network keeps no fingerprints of its training draws.
+    """
+    if net.seen is None:
+        return ()
+    hashes = row_hashes(x)
+    distinct = len(np.unique(hashes))
+    repeated = 1 - distinct / len(hashes)
+    looked_up, known = net.seen.used_again(x)
+    # So many or more equal a training draw by chance, as held-out draws do; a Poisson tail of 1e-4.
+    expected = net.seen.chance * looked_up
+    by_chance = known == 0 or float(gammainc(known, expected)) > _CHANCE
+    if not by_chance:
+        part = (known / looked_up - net.seen.chance) / max(1 - net.seen.chance, 1e-3)
+        finding = (
+            f"About {100 * min(max(part, 0.0), 1.0):.2g}% of these draws were used in training: {known:,} of "
+            f"{looked_up:,} that were looked up."
+        )
+        advice = "Simulate others with another seed: on training draws a network looks better than it is."
+        return (Check("fresh draws", "fail" if part > _MOST_USED else "warn", finding, advice),)
+    whole = all(np.array_equal(array, np.round(array)) for array in arrays_of(x))
+    if repeated > _MOST_REPEATED and not whole:
+        finding = f"Only {distinct:,} of {len(hashes):,} draws are distinct."
+        advice = "Does the simulator set its own seed? Use the generator that it is given."
+        return (Check("fresh draws", "warn", finding, advice),)
+    finding = f"None of {looked_up:,} that were looked up was used in training."
+    if known:
+        finding = f"{known:,} of {looked_up:,} equal a training draw, as many as by chance."
+    return (Check("fresh draws", "pass", finding),)
 
 
 def _on_rare_draws(net: EvidenceNetwork, rare: RareDraws) -> Validation:
