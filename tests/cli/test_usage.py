@@ -17,7 +17,7 @@ from evidencenet.cli import app, options
 from evidencenet.cli.session import show
 from evidencenet.cli.train import LossName, RecipeName, _loss, named_recipe
 
-COMMANDS = ("simulate", "train", "validate", "compare", "report", "problems", "demo")
+COMMANDS = ("simulate", "train", "validate", "compare", "deepen", "report", "problems", "demo")
 
 
 def test_help() -> None:
