@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.optimize import minimize
+from scipy.special import log_softmax, logsumexp, ndtr
 
 from evidencenet._common import wording
 from evidencenet.checks.check import Check, Verdict, judged
-from evidencenet.simulation.rare import Levels
+from evidencenet.simulation.rare import Levels, RareDraws
 
 Array = NDArray[np.float64]
 
@@ -160,8 +161,8 @@ def tails(
     levels
         Of each model's rare draws.
     score, log_k, label
-        Of plain draws of all models, as many of each: the scores by which the rare draws were steered, (n, K);
-        natural log K against model 0, (n, K); and the model of each, (n,).
+        Of plain draws of all models, as many of each: the scores by which the rare draws were steered, (n,
+        K); natural log K against model 0, (n, K); and the model of each, (n,).
     names
         Of the models.
     """
@@ -181,6 +182,76 @@ def tails(
             )
         )
     return tuple(found)
+
+
+def settled(rare: RareDraws, log_k: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log-odds that rare draws have because of how they were drawn, with P shifted within its errors.
+
+    Checks of rare draws would see errors of log P, which all draws of a level share, and blame log K for
+    them. So each step of log P from level to level is shifted to where the labels of the draws are most
+    probable, given its own error as a prior: what log P can explain is no evidence against log K.
+
+    Parameters
+    ----------
+    rare
+        The draws.
+    log_k
+        Natural log K against model 0 that is to be checked, shape (n, K).
+
+    Returns
+    -------
+    offset
+        As `RareDraws.offset`, shape (n, K).
+    """
+    models = range(len(rare.levels))
+    sizes = [len(each.threshold) - 1 for each in rare.levels]
+    ends = np.cumsum(sizes)
+    places = [
+        np.searchsorted(each.threshold, rare.score[:, k], side="right") - 1
+        for k, each in enumerate(rare.levels)
+    ]
+    with np.errstate(divide="ignore"):
+        terms = [np.log(each.count) - each.log_p for each in rare.levels]
+    variances = np.concatenate([_steps(each.log_p_error) for each in rare.levels])
+    labels = rare.model[:, None] == np.arange(len(sizes))
+
+    def boosts(shift: Array) -> tuple[list[Array], list[Array]]:
+        """Return the shifted terms of the sum over levels, and its logs up to each level, by model."""
+        parts = np.split(shift, ends[:-1])
+        shifted = [terms[k] - np.cumsum([0.0, *parts[k]]) for k in models]
+        return shifted, [np.logaddexp.accumulate(each) for each in shifted]
+
+    def cost(shift: Array) -> tuple[float, Array]:
+        shifted, sums = boosts(shift)
+        log_odds = log_k + np.stack([sums[k][places[k]] for k in models], axis=1)
+        log_p = log_softmax(log_odds, axis=1)
+        residual = np.exp(log_p) - labels
+        slopes = []
+        for k in models:
+            by_place = np.bincount(places[k], residual[:, k], minlength=sizes[k] + 1)
+            # A term of level j is part of the sums at level j and beyond; its log falls as log P rises.
+            share = np.exp(np.minimum(shifted[k][:, None] - sums[k][None, :], 0.0))
+            of_level = -(np.triu(share) @ by_place)
+            slopes.append(np.cumsum(of_level[::-1])[::-1][1:])
+        value = -float(log_p[labels].sum()) + 0.5 * float(np.sum(shift**2 / variances))
+        return value, np.concatenate(slopes) + shift / variances
+
+    shift = np.zeros(int(ends[-1]))
+    if len(shift):
+        shift = minimize(cost, shift, jac=True, method="L-BFGS-B").x
+    offset = np.stack([boosts(shift)[1][k][places[k]] for k in models], axis=1)
+    return offset - offset[:, :1]
+
+
+def _steps(error: Array) -> Array:
+    """Return the variance of each step of log P, from level to level, given the errors of log P."""
+    square = np.square(error)
+    number = np.arange(1, len(square))
+    # Errors are themselves uncertain, by a quarter for ten runs, and may seem to fall: no step is known much
+    # better than the others, and all are taken for twice as uncertain, in variance. Then exact log K passed
+    # in 9 of 10 runs on exponential times (4,000 draws a level, 26 levels), and 1.1 log K in none; without
+    # shifts it passed in 1 of 6.
+    return 2 * np.maximum(np.diff(square), 0.3 * square[1:] / number) + 1e-8
 
 
 def _log_mean(exponent: Array, n: int) -> tuple[float, float, float]:

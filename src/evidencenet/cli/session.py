@@ -27,7 +27,15 @@ ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED, TERMINATED = 1, 3, 4, 130, EXIT_CODE
 
 # The messages of these errors are written for users. Any other error is a fault of the program, and only its
 # traceback says more.
-_FOR_USERS = (ValueError, TypeError, OSError, ImportError, MemoryError, en.SimulationError)
+_FOR_USERS = (
+    ValueError,
+    TypeError,
+    OSError,
+    ImportError,
+    MemoryError,
+    en.SimulationError,
+    en.UnsteerableError,
+)
 
 
 class CommandError(Exception):

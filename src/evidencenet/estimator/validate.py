@@ -15,7 +15,7 @@ from evidencenet.checks.coverage import Coverage, coverage
 from evidencenet.checks.moments import TuringGood, turing_good
 from evidencenet.checks.range import Range, validated_range
 from evidencenet.checks.scores import Score, of_pair
-from evidencenet.checks.tail import tails
+from evidencenet.checks.tail import settled, tails
 from evidencenet.checks.training import agreement, overfitting, training
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.seen_draws import row_hashes
@@ -364,8 +364,9 @@ def _on_rare_draws(net: EvidenceNetwork, rare: RareDraws) -> Validation:
         raise ValueError(f"the draws are of {rare.names}, the network compares {net.names}, in this order.")
     valid = net.log_valid - net.log_valid[0]
     drawn = rare.thinned()
-    members, label, offset = net.table(drawn.x) - valid, drawn.model, drawn.offset
+    members, label = net.table(drawn.x) - valid, drawn.model
     log_k = members.mean(axis=0)
+    offset = settled(drawn, log_k)
     measured = measure(_as_drawn(log_k, label, offset), label)
     on_log_k = verdicts(measured, net.names)
     # The range is one of log K itself.

@@ -29,8 +29,8 @@ _ROUNDS = 3
 _FIRST_PART, _JUDGE_PART = 0.5, 0.25
 # Members, and part of the usual epochs, of networks that only steer the next round.
 _STEERING_MEMBERS, _STEERING_PART = 2, 0.4
-# Held-out draws of each level, and plain ones in all, as a number and as a part of the training draws: the range
-# and the errors need no more.
+# Held-out draws of each level, and plain ones in all, as a number and as a part of the training draws: the
+# range and the errors need no more.
 _HELD_OUT_LEVEL, _HELD_OUT_PLAIN, _HELD_OUT_PART = 1_000, 40_000, 0.25
 # Plain draws to train on beside the rare ones, at most.
 _MOST_PLAIN = 1_000_000

@@ -231,16 +231,17 @@ class RareDraws:
         return self.take(first), self.take(~first)
 
     def thinned(self, most: int | None = None) -> "RareDraws":
-        """Return fewer draws of each level: as many as its log P is known to, 1/error².
+        """Return fewer draws of each level: a quarter of 1/error² of its log P.
 
-        A test of more draws would see the error of log P, and not that of log K. At least 50 are kept, and at
-        most `most`.
+        A test of more draws would see the error of log P, and not that of log K. They are also nearer to
+        independent: the others are copies of the same draws of the level before. At least 50 are kept, and at
+        most `most`; all plain draws are.
         """
         keep = np.zeros(len(self), dtype=bool)
         for k, each in enumerate(self.levels):
             for level, error in enumerate(each.log_p_error):
                 rows = np.flatnonzero((self.model == k) & (self.level == level))
-                wanted = len(rows) if error == 0 else max(_FEWEST, int(1 / error**2))
+                wanted = len(rows) if error == 0 else max(_FEWEST, int(0.25 / error**2))
                 wanted = min(wanted, len(rows), len(rows) if most is None else most)
                 # Evenly, because neighbours are copies of the same draw of the level before.
                 keep[rows[np.linspace(0, len(rows) - 1, wanted).round().astype(int)]] = True
