@@ -35,3 +35,12 @@ from evidencenet.simulation.draw import simulate as simulate
 from evidencenet.simulation.model import Model as Model
 from evidencenet.simulation.rare import RareDraws as RareDraws
 from evidencenet.training.recipe import Recipe as Recipe
+
+
+def __getattr__(name: str) -> object:
+    """Import `evidencenet.sklearn` when it is first used: scikit-learn need not be installed."""
+    if name == "sklearn":
+        import importlib
+
+        return importlib.import_module("evidencenet.sklearn")
+    raise AttributeError(f"module 'evidencenet' has no attribute {name!r}")

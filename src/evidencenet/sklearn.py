@@ -27,7 +27,7 @@ except ImportError as error:
 _LEAST_OF_CLASS = 10
 
 
-class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EvidenceClassifier(ClassifierMixin, BaseEstimator):
     """Train an `EvidenceNetwork` on labelled draws, as a scikit-learn classifier.
 
     Parameters
@@ -72,9 +72,9 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.prior = prior
         self.seed = seed
 
-    def fit(self, X: Any, y: Any) -> "EvidenceClassifier":  # noqa: N803 (scikit-learn's name)
+    def fit(self, X: Any, y: Any) -> "EvidenceClassifier":
         """Train on draws X, (n, d), of the classes y, (n,)."""
-        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))  # noqa: N806
+        X, y = validate_data(self, X, y, dtype=(np.float64, np.float32))
         check_classification_targets(y)
         self.classes_ = unique_labels(y)
         if len(self.classes_) < 2:
@@ -83,8 +83,8 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         counts = np.bincount(label)
         if counts.min() < _LEAST_OF_CLASS:
             raise ValueError(
-                f"class {self.classes_[counts.argmin()]!r} has {counts.min()} rows; wanted {_LEAST_OF_CLASS} or "
-                "more of each class, and thousands for a useful network."
+                f"class {self.classes_[counts.argmin()]!r} has {counts.min()} rows; wanted {_LEAST_OF_CLASS} "
+                "or more of each class, and thousands for a useful network."
             )
         names = [str(name) for name in self.classes_]
         sims = Simulations(X, label, names if len(set(names)) == len(names) else None)
@@ -98,20 +98,20 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         )
         return self
 
-    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
+    def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each class, shape (n, K)."""
         return self.network_.probabilities(self._rows(X), prior=self.prior)
 
-    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+    def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row, shape (n,)."""
         return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
 
-    def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
+    def decision_function(self, X: Any) -> np.ndarray:
         """Log posterior odds: of the second class against the first, (n,); of more, log p of each, (n, K)."""
         with np.errstate(divide="ignore"):
             log_p = np.log(self.predict_proba(X))
         return log_p[:, 1] - log_p[:, 0] if len(self.classes_) == 2 else log_p
 
-    def _rows(self, X: Any) -> np.ndarray:  # noqa: N803
+    def _rows(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
         return np.asarray(validate_data(self, X, dtype=(np.float64, np.float32), reset=False))

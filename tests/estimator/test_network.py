@@ -360,9 +360,7 @@ def test_lists_of_dicts(cloud: Case) -> None:
 def test_more_than_two_models_are_asked_for_by_name(three: Case) -> None:
     x, names = np.asarray(three.fresh.x)[:3], three.net.names
     for ask in (three.net.log_bayes_factor, three.net.error, three.net.members, three.net.in_range):
-        with pytest.raises(
-            ValueError, match=r"compares 3 models: order 0, order 1, .*model='order 1'"
-        ):
+        with pytest.raises(ValueError, match=r"compares 3 models: order 0, order 1, .*model='order 1'"):
             ask(x)
         np.testing.assert_array_equal(ask(x, model=2), ask(x, model=names[2], against=names[0]))
 
@@ -372,17 +370,13 @@ def test_a_prior_by_name(three: Case) -> None:
     by_name = dict(zip(reversed(names), (0.5, 0.3, 0.2), strict=True))
     wanted = three.net.probabilities(x, prior=[0.2, 0.3, 0.5])
     np.testing.assert_array_equal(three.net.probabilities(x, prior=by_name), wanted)
-    with pytest.raises(
-        ValueError, match=r"prior has the models 'order 0'; this network compares"
-    ):
+    with pytest.raises(ValueError, match=r"prior has the models 'order 0'; this network compares"):
         three.net.compare(x[0], prior={"order 0": 1.0})
 
 
 def test_what_was_given_is_said(small: Case) -> None:
     for x, shape in ((np.zeros(4), r"\(4,\)"), (np.zeros((2, 4)), r"\(2, 4\)")):
-        with pytest.raises(
-            ValueError, match=rf"x has shape {shape}; this network wants one observation"
-        ):
+        with pytest.raises(ValueError, match=rf"x has shape {shape}; this network wants one observation"):
             small.net.compare(x)
     with pytest.raises(TypeError, match=r"made by train\(sims\) or load\(path\), not by hand"):
         en.EvidenceNetwork()  # type: ignore[call-arg]

@@ -51,9 +51,6 @@ evidencenet compare net.evnet catalogue.csv --json | jq '.answers[].log_k'""",
     report: """
 evidencenet report net.evnet fresh.zarr --observed observed.npy
 evidencenet report net.evnet --out network.html""",
-    deepen: """
-evidencenet deepen net.evnet models.py --out deep.evnet
-evidencenet deepen net.evnet models.py --reach 60 --calls 1e6 --workers -1 --out deep.evnet""",
     problems: """
 evidencenet problems
 evidencenet problems rastrigin --n 2e5""",
