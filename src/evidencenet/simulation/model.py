@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from evidencenet._common.arguments import whole
 from evidencenet._common.arrays import (
     Data,
     Parameters,
@@ -63,6 +64,11 @@ class Model:
 
         A draw is an array of any fixed shape, or a dict of such arrays; a batch has n of them along its
         first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key.
+    block
+        How many draws one call makes, for kinds ``"batch"`` and ``"jax"``; the draws of a given seed depend
+        on it. By default a call makes 10 draws, after the first 100 draws 100, and after 100,000 draws 1,000
+        (``"jax"``: always 500). Give a larger number if each call costs time of its own, for example to
+        start a program.
     log_density
         If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
         every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it
@@ -88,6 +94,7 @@ class Model:
     prior: Callable[..., Any] | None = field(default=None, kw_only=True)
     kind: Kind = field(default="batch", kw_only=True)
     log_density: Callable[[Any], Any] | None = field(default=None, kw_only=True)
+    block: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -102,6 +109,10 @@ class Model:
             raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
         if self.prior is not None and not callable(self.prior):
             raise TypeError(f"model {self.name!r}: prior must be a function or None, got {self.prior!r}")
+        if self.block is not None:
+            if self.kind == "one":
+                raise ValueError(f"model {self.name!r}: kind 'one' makes one draw in a call; leave out block")
+            object.__setattr__(self, "block", whole(f"model {self.name!r}: block", self.block, 1))
         if self.log_density is not None and not callable(self.log_density):
             raise TypeError(
                 f"model {self.name!r}: log_density must be a function of a batch of data, or None, got "
