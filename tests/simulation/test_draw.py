@@ -17,6 +17,9 @@ from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import SimulationError, simulate
 from evidencenet.simulation.model import DrawError, Model
 
+# Failed draws are the subject here; the warning about them has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
+
 
 def flat(rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.normal(size=(n, 2))
@@ -102,7 +105,7 @@ def test_a_model_may_choose_its_block() -> None:
     assert sizes == [400, 400, 400]
     np.testing.assert_array_equal(sims.x[400:800], flat(generator(0, 400, seed=7), 400))
     with pytest.raises(ValueError, match="'a': kind 'one' makes one draw in a call; leave out block"):
-        Model("a", flat, kind="one", block=10)
+        Model("a", lambda rng: 1.0, kind="one", block=10)
     with pytest.raises(ValueError, match="'a': block must be at least 1, got 0"):
         Model("a", flat, block=0)
 
@@ -382,7 +385,7 @@ def test_models_must_agree() -> None:
     mask = Model("mask", lambda rng, n: {"y": np.zeros((n, 2), bool)})
     with pytest.raises(DrawError, match=r"booleans per draw, but model 'keyed' gives .*numbers"):
         simulate([keyed, mask], 10, progress=False)
-    ragged = Model("ragged", lambda rng: np.zeros(rng.integers(1, 9)), kind="one")
+    ragged = Model("ragged", lambda rng: np.zeros((2, rng.integers(1, 9))), kind="one")
     with pytest.raises(DrawError, match=r"'ragged' gives .* but it gave"):
         simulate([ragged], 10, progress=False)
 
@@ -421,7 +424,7 @@ def test_progress_counts_valid_draws(capsys: pytest.CaptureFixture[str]) -> None
     simulate([FLAT, FAILING["nan"]], 1000)
     err = capsys.readouterr().err
     assert err.splitlines()[0] == "simulating: 0 / 1,000"
-    assert "1,000 / 1,000 in" in err.splitlines()[-1]
+    assert "simulating: done, 1,000 in" in err.splitlines()[-1]
     assert "model failing  failed " in err
     simulate([FLAT], 10, progress=False)
     assert capsys.readouterr().err == ""
@@ -432,7 +435,14 @@ def test_progress_counts_valid_draws(capsys: pytest.CaptureFixture[str]) -> None
     [
         ({"models": []}, ValueError, "models is empty"),
         ({"models": FLAT}, TypeError, "must be a list of Model"),
-        ({"models": [flat]}, TypeError, "must be a list of Model"),
+        ({"models": [flat]}, TypeError, "it holds a function. For functions give a dict"),
+        (
+            {"models": {"a": 3}},
+            TypeError,
+            r"models\['a'\] must be a Model or a simulator f\(rng, n\), got a int",
+        ),
+        ({"fractions": {"flat": 1}}, ValueError, "fractions has 'flat'; wanted flat, b"),
+        ({"missing": "drop"}, ValueError, "missing must be 'mask' or None, got 'drop'"),
         ({"models": [FLAT, FLAT]}, ValueError, "two models are named 'flat'"),
         ({"n": 1}, ValueError, "n=1 is less than the number of models, 2"),
         ({"n": 0}, ValueError, "n must be at least 1, got 0"),

@@ -21,6 +21,9 @@ from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import SimulationError, simulate
 from evidencenet.simulation.model import DrawError, Model
 
+# Failed draws are the subject here; the warning about them has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
+
 Theta = namedtuple("Theta", ["mean", "width"])
 
 

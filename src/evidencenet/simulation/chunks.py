@@ -10,6 +10,8 @@ long draws take, and on nothing that changes the draws.
 
 import itertools
 import operator
+import random
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,14 +21,17 @@ import numpy as np
 
 from evidencenet._common.arrays import (
     Data,
+    Named,
     Parameters,
     arrays_of,
     finite_rows,
+    in_order,
     join,
     layout,
     layout_text,
     map_arrays,
 )
+from evidencenet._common.masks import made_equal, no_infinity
 from evidencenet.simulation.model import DrawError, Model
 
 # Raised at once: a mistake in the model, or a chunk too large for memory. Other exceptions are failed draws.
@@ -59,6 +64,10 @@ class Chunk:
         What went wrong first, if anything did.
     seconds
         How long it took; 0 if the chunk was read from a store.
+    columns
+        The names of the numbers of a draw, if the simulator gives them.
+    outside
+        Which global random numbers were used while it was drawn: these do not follow the seed.
     """
 
     x: Data | None
@@ -66,6 +75,8 @@ class Chunk:
     valid: np.ndarray
     failure: Exception | str | None
     seconds: float = 0.0
+    columns: tuple[str, ...] | None = None
+    outside: tuple[str, ...] = ()
 
     @property
     def lost(self) -> int:
@@ -87,21 +98,52 @@ class Chunk:
         return replace(self, x=x, theta=theta, valid=self.valid[count:])
 
 
-def join_chunks(chunks: Sequence[Chunk], model: str) -> Chunk:
+def join_chunks(chunks: Sequence[Chunk], model: Model) -> Chunk:
     """Return consecutive chunks of a model as one."""
     if len(chunks) == 1:
         return chunks[0]
-    data = [chunk.x for chunk in chunks if chunk.x is not None]
+    full = [chunk for chunk in chunks if chunk.x is not None]
+    columns = full[0].columns if full else None
+    data = [_in_columns(chunk, columns, model.name) for chunk in full]
     thetas = [chunk.theta for chunk in chunks if chunk.theta is not None]
-    for x in data[1:]:
-        check_alike(model, x, model, data[0])
+    longest: Any = data[0] if data else None
+    if len({str(layout(x)) for x in data}) > 1:
+        for x in data[1:]:
+            longest, _ = made_equal(longest, x, add_mask=model.kind == "one")
+        data = [made_equal(x, longest, add_mask=model.kind == "one")[0] for x in data]
+        for x in data[1:]:
+            check_alike(model.name, x, model.name, data[0])
     return Chunk(
         x=join(*data) if data else None,
         theta=join(*thetas) if thetas else None,
         valid=np.concatenate([chunk.valid for chunk in chunks]),
         failure=next((chunk.failure for chunk in chunks if chunk.failure is not None), None),
         seconds=sum(chunk.seconds for chunk in chunks),
+        columns=columns,
+        outside=tuple(sorted({name for chunk in chunks for name in chunk.outside})),
     )
+
+
+def _in_columns(chunk: Chunk, columns: tuple[str, ...] | None, model: str) -> Data:
+    """Return the data of a chunk with their columns in a given order."""
+    if chunk.x is None or isinstance(chunk.x, dict) or None in (columns, chunk.columns):
+        return chunk.x  # type: ignore[return-value]
+    try:
+        return in_order(Named(chunk.x, chunk.columns or ()), columns)[0]
+    except ValueError as error:
+        raise DrawError(f"model {model!r}: {error}") from None
+
+
+def _global_states() -> dict[str, Any]:
+    """Return the states of the global random numbers, which a simulator must not use."""
+    state = np.random.get_state(legacy=False)  # noqa: NPY002 (to see whether others use it)
+    states: dict[str, Any] = {
+        "numpy.random": (state["state"]["key"].tobytes(), state["state"]["pos"], state["gauss"]),
+        "random": random.getstate(),
+    }
+    if "torch" in sys.modules:
+        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
+    return states
 
 
 def block_sizes(model: Model) -> tuple[tuple[int, int], ...]:
@@ -127,12 +169,15 @@ class Source:
         The seed of the whole simulation.
     patience
         If so many draws fail one by one from the very first, the rest of the block is not tried.
+    missing
+        Whether NaN is a missing number. If not, it is a failure.
     """
 
     model: Model
     number: int
     seed: int
     patience: int
+    missing: bool = False
 
     def rng(self, *key: int) -> np.random.Generator:
         """Return the random numbers of the block that begins at a draw, or of one draw in it."""
@@ -150,12 +195,17 @@ class Source:
 
     def draw(self, start: int, stop: int) -> Chunk:
         """Draw a chunk: all blocks from draw `start`, where one begins, to draw `stop`, where one ends."""
-        began = time.perf_counter()
+        began, before = time.perf_counter(), _global_states()
         blocks = []
         while start < stop:
             blocks.append(self._draw_block(start))
             start += self.block(start)
-        return replace(join_chunks(blocks, self.model.name), seconds=time.perf_counter() - began)
+        after = _global_states()
+        return replace(
+            join_chunks(blocks, self.model),
+            seconds=time.perf_counter() - began,
+            outside=tuple(name for name in before if before[name] != after[name]),
+        )
 
     def _draw_block(self, start: int) -> Chunk:
         rng, size = self.rng(start), self.block(start)
@@ -165,17 +215,17 @@ class Source:
         theta = None
         try:
             theta = self.model.draw_parameters(rng, size)
-            x = self.model.draw_data(rng, size, theta)
+            x, columns = self.model.draw_named(rng, size, theta)
         except _NOT_A_FAILED_DRAW:
             raise
         except Exception as error:
             # With the same parameters, because they usually decide which draws fail.
             return self._draw_rows(start, row_rngs, theta, error)
-        valid, failure = _finite(x)
+        valid, failure = _finite(x, self.missing)
         if not valid.all():
             x = map_arrays(operator.itemgetter(valid), x)
             theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
-        return Chunk(x, theta, valid, failure)
+        return Chunk(x, theta, valid, failure, columns=columns)
 
     def _draw_rows(
         self,
@@ -189,21 +239,23 @@ class Source:
         draws: list[tuple[Data, Parameters | None]] = []
         valid = np.zeros(size, dtype=bool)
         failure: Exception | str | None = raised
+        columns: tuple[str, ...] | None = None
         for row, rng in zip(range(size), rngs, strict=False):
             try:
                 theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
-                x = self.model.draw_data(rng, 1, theta)
+                x, columns = self.model.draw_named(rng, 1, theta)
             except _NOT_A_FAILED_DRAW:
                 raise
             except Exception as error:
                 failure = failure or error
             else:
-                finite, not_finite = _finite(x)
+                finite, not_finite = _finite(x, self.missing)
                 failure = failure or not_finite
                 if finite[0]:
                     valid[row] = True
                     draws.append((x, theta))
-                    check_alike(self.model.name, x, self.model.name, draws[0][0])
+                    if self.model.kind != "one":
+                        check_alike(self.model.name, x, self.model.name, draws[0][0])
             if start == 0 and not draws and row + 1 == self.patience:
                 return Chunk(None, None, valid[: row + 1], failure)
         if raised and len(draws) == size:
@@ -214,7 +266,7 @@ class Source:
         if not draws:
             return Chunk(None, None, valid, failure)
         theta = None if draws[0][1] is None else join(*(theta for _, theta in draws))
-        return Chunk(join(*(x for x, _ in draws)), theta, valid, failure)
+        return Chunk(join(*(x for x, _ in draws)), theta, valid, failure, columns=columns)
 
     def _check_takes_batches(self, size: int, raised: Exception) -> None:
         """Raise if no two draws can be made at once: then the model has a mistake, and no draw has failed."""
@@ -230,12 +282,19 @@ class Source:
         ) from raised
 
 
-def _finite(x: Data) -> tuple[np.ndarray, str | None]:
-    """Return which draws are finite, boolean (n,), and a text about the first array that has others."""
+def _finite(x: Data, missing: bool) -> tuple[np.ndarray, str | None]:
+    """Return which draws are valid, boolean (n,), and a text about the first array that has others.
+
+    If NaN is a missing number, a draw fails by infinity, or if all its numbers are missing.
+    """
     arrays = {f"x[{key!r}]": x[key] for key in x} if isinstance(x, dict) else {"x": x}
-    finite = {where: finite_rows(array) for where, array in arrays.items()}
+    check = no_infinity if missing else finite_rows
+    finite = {where: check(array) for where, array in arrays.items()}
     bad = [where for where, rows in finite.items() if not rows.all()]
-    return np.logical_and.reduce(list(finite.values())), f"NaN or infinity in {bad[0]}" if bad else None
+    valid = np.logical_and.reduce(list(finite.values()))
+    if missing:
+        return valid, f"infinity, or no number at all, in {bad[0]}" if bad else None
+    return valid, f"NaN or infinity in {bad[0]}" if bad else None
 
 
 def check_alike(model: str, x: Data, before: str, x_before: Data) -> None:
@@ -272,10 +331,22 @@ class Gathered:
         How many valid draws of each are wanted.
     keep_parameters
         Whether to keep the parameters too.
+    unequal
+        Whether the draws of each model may differ in length; by default not. Those with a mask always may.
     """
 
-    def __init__(self, names: Sequence[str], shares: Sequence[int], keep_parameters: bool) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        shares: Sequence[int],
+        keep_parameters: bool,
+        unequal: Sequence[bool] | None = None,
+    ) -> None:
         self.names, self.shares = tuple(names), tuple(shares)
+        self.columns: tuple[str, ...] | None = None
+        self.failure: list[str | None] = [None] * len(self.names)
+        self._padded = False
+        self._unequal = [False] * len(self.names) if unequal is None else list(unequal)
         self.valid, self.drawn, self.failed = ([0] * len(self.names) for _ in range(3))
         self._x: Any = None
         self._thetas: list[list[Parameters | None]] | None = None
@@ -296,7 +367,12 @@ class Gathered:
         places = np.flatnonzero(chunk.valid)
         wanted, start = min(len(places), self.missing(model)), self.done
         if chunk.x is not None and wanted:
-            self._copy(model, chunk.x, chunk.theta, slice(start, start + wanted))
+            if self._x is None:
+                self.columns = chunk.columns
+            x = _in_columns(chunk, self.columns, self.names[model])
+            if chunk.columns is None:
+                self.columns = None
+            self._copy(model, x, chunk.theta, slice(start, start + wanted))
         self.valid[model] += len(places)
         self.drawn[model] += len(chunk.valid)
         if wanted and not self.missing(model):
@@ -308,6 +384,11 @@ class Gathered:
         if self._x is None:
             rows = sum(self.shares)
             self._x = map_arrays(lambda array: np.empty((rows, *array.shape[1:]), array.dtype), x)
+        if layout(x) != layout(self._x):
+            # Lengths that differ between two models, and in neither of them, are a mistake.
+            varies = self._unequal[model] and (isinstance(self._x, dict) or place.start > self._start(model))
+            x, self._x = made_equal(x, self._x, add_mask=varies or isinstance(x, dict))
+            self._padded = True
         check_alike(self.names[model], x, self.names[0], self._x)
         self._x = map_arrays(lambda out, new: _widened(out, new, place.start), self._x, x)
         count = place.stop - place.start
@@ -315,6 +396,17 @@ class Gathered:
         if self._thetas is not None:
             wanted = None if theta is None else map_arrays(lambda array: array[:count], theta)
             self._thetas[model].append(wanted)
+
+    @property
+    def padded(self) -> tuple[int, int] | None:
+        """The shortest and the longest draw, if draws of unequal length were padded."""
+        if not isinstance(self._x, dict) or not (self._padded or any(self._unequal)):
+            return None
+        lengths = self._x["mask"].sum(axis=1) if set(self._x) == {"x", "mask"} else np.zeros(1)
+        return (int(lengths.min()), int(lengths.max())) if self._padded else None
+
+    def _start(self, model: int) -> int:
+        return sum(self.shares[:model])
 
     def fields(self) -> dict[str, Any]:
         """Return what `Simulations` is made of, once nothing is missing."""
@@ -325,6 +417,7 @@ class Gathered:
             "names": self.names,
             "failed": tuple(self.failed),
             "parameters": parameters and tuple(None if p[0] is None else join(*p) for p in parameters),
+            "columns": self.columns,
         }
 
 

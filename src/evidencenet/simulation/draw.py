@@ -5,17 +5,19 @@ import math
 import os
 import time
 import warnings
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 
 from evidencenet._common.arguments import checked_seed, whole
+from evidencenet._common.arrays import kind_of
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
-from evidencenet._common.warnings import log
+from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning, log
 from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, join_chunks, words
-from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.dataset import Simulations, tell_padding
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.store import Store, open_store
 
@@ -34,6 +36,8 @@ _CHUNKS_PER_WORKER = 4
 _WRITE_SECONDS = 3.0
 # Neither a chunk nor what waits to be written takes more bytes than this, unless a single block does.
 _MOST_BYTES = 2**26
+# Failed draws are told as a warning from this fraction on: they then change log K by 0.05 or more.
+_TOLD_FAILED = 0.05
 
 
 class SimulationError(RuntimeError):
@@ -41,16 +45,17 @@ class SimulationError(RuntimeError):
 
 
 def simulate(
-    models: Sequence[Model],
-    n: int,
+    models: Sequence[Model] | Mapping[str, Model | Callable[..., Any]],
+    n: float,
     *,
-    seed: int = 0,
-    fractions: Sequence[float] | None = None,
+    seed: int | None = 0,
+    fractions: Sequence[float] | Mapping[str, float] | None = None,
     chunk: int | None = None,
     workers: int = 1,
     max_failed: float = 0.5,
     keep_parameters: bool = False,
     store: str | os.PathLike[str] | None = None,
+    missing: Literal["mask"] | None = None,
     progress: bool = True,
 ) -> Simulations:
     """Draw n valid data sets in total from the models.
@@ -61,14 +66,15 @@ def simulate(
     Parameters
     ----------
     models
-        The models, with distinct names and the same shape of data.
+        The models, with distinct names and the same shape of data; or a dict of simulators by name, such as
+        ``{"flat": f, "trend": g}``, where ``f(rng, n)`` returns n draws.
     n
-        How many valid draws in total.
+        How many valid draws in total; 1e5 is fine.
     seed
         The same seed gives the same draws, whatever `n`, `chunk` and `workers` are. With None, a seed is
         drawn and shown in a warning.
     fractions
-        The share of each model, normalised to sum to one; equal by default.
+        The share of each model, normalised to sum to one, in order or by name; equal by default.
     chunk
         The most draws that one worker makes before it hands them over. By default the work is divided by the
         time that draws take, into chunks of about one second.
@@ -85,6 +91,9 @@ def simulate(
         seconds. After an interruption of any kind, make the same call again: it reads what was stored and
         draws only the rest, and the result is the same to the bit as without the interruption. With a larger
         `n` the store grows. ``Simulations.read`` reads a complete store.
+    missing
+        ``"mask"``: NaN in a draw is a missing number, and not a failure; see `Simulations`. A draw without
+        any number, or with infinity, fails.
     progress
         Whether to show progress on standard error.
 
@@ -104,6 +113,13 @@ def simulate(
 
     Warns
     -----
+    FailedDrawsWarning
+        If 5% or more of a model's draws failed: they change log K.
+    RandomnessWarning
+        If a simulator uses global random numbers, such as ``np.random.normal``, which do not follow the seed;
+        or if draws repeat.
+    InputWarning
+        If draws of unequal length were padded, or columns reordered by name.
     EvidenceWarning
         If the code of a model has changed since its store was made; this is noticed in the functions
         themselves, not in all that they call. Also if a chunk in the store is damaged; it is drawn again.
@@ -128,6 +144,8 @@ def simulate(
     (500, 500)
     """
     models = _checked_models(models)
+    if missing not in (None, "mask"):
+        raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
     fractions_of_n = _normalised(models, fractions)
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
@@ -146,20 +164,30 @@ def simulate(
             "blocks": [[list(block) for block in block_sizes(model)] for model in models],
             "fractions": fractions_of_n.tolist(),
             "keep_parameters": bool(keep_parameters),
+            "missing": missing,
         }
         code = [fingerprint(model.simulate, model.prior) for model in models]
         opened = open_store(store, settings, shares, code)
-    gathered = Gathered([model.name for model in models], shares, keep_parameters)
+    unequal = [model.kind == "one" for model in models]
+    gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
+    outside: dict[str, set[str]] = {}
     with Progress("simulating", sum(shares), enabled=progress) as bar:
         for m, model in enumerate(models):
-            source = Source(model, m, seed, _patience(max_failed))
+            source = Source(model, m, seed, _patience(max_failed), missing is not None)
             pace = Pace(workers, most)
             with (
                 _Writer(opened, source) as writer,
                 contextlib.closing(_chunks(source, gathered, pace, opened)) as chunks,
             ):
-                _fill(gathered, source, chunks, max_failed, writer, bar)
-    return Simulations(**gathered.fields(), log_density=[model.log_density for model in models])
+                used = _fill(gathered, source, chunks, max_failed, writer, bar)
+            if used:
+                outside[model.name] = used
+    _tell_outside(outside)
+    _tell_failed(models, gathered, missing)
+    if gathered.padded is not None:
+        tell_padding(*gathered.padded)
+    densities = [model.log_density for model in models]
+    return Simulations(**gathered.fields(), log_density=densities, missing=missing)
 
 
 @dataclass
@@ -281,7 +309,7 @@ class _Writer:
 
     def _write(self) -> None:
         if self._store is not None and self._waiting:
-            chunk = join_chunks(self._waiting, self._source.model.name)
+            chunk = join_chunks(self._waiting, self._source.model)
             self._store.write(self._source.number, self._start, chunk)
         self._waiting = []
         self._last = time.monotonic()
@@ -294,9 +322,10 @@ def _fill(
     max_failed: float,
     writer: _Writer,
     bar: Progress,
-) -> None:
-    """Gather as many valid draws of a model as are wanted."""
+) -> set[str]:
+    """Gather as many valid draws of a model as are wanted; return which global random numbers it used."""
     m, lost, failure = source.number, 0, None
+    outside: set[str] = set()
     for start, chunk, new in chunks:
         failure = failure or chunk.failure
         drawn, lost = start + len(chunk.valid), lost + chunk.lost
@@ -304,6 +333,8 @@ def _fill(
         if _is_too_many(lost, drawn, max_failed, source.patience, enough):
             raise _too_many(source.model, lost, drawn, max_failed, failure)
         gathered.add(m, chunk)
+        gathered.failure[m] = None if failure is None else words(failure)
+        outside |= set(chunk.outside)
         if new:
             writer.add(start, chunk, wait=drawn < _LEAST_DRAWS and lost > max_failed * drawn)
         bar.update(gathered.done, model=source.model.name, **({"failed": f"{lost:,}"} if lost else {}))
@@ -312,6 +343,44 @@ def _fill(
     if lost:
         text = "model %r: %d of %d draws failed, the first by %s; log K accounts for it"
         log.warning(text, source.model.name, lost, drawn, words(failure))
+    return outside
+
+
+def _tell_outside(outside: dict[str, set[str]]) -> None:
+    """Warn once if simulators use random numbers that do not follow the seed."""
+    if outside:
+        generators = sorted(set().union(*outside.values()))
+        warnings.warn(
+            f"the simulator of {', '.join(map(repr, outside))} uses global random numbers "
+            f"({', '.join(generators)}), which do not follow seed=: the same call gives other draws, and "
+            "workers may repeat each other's. Take all random numbers from the rng that it is given, such as "
+            "rng.normal() for np.random.normal()"
+            + (
+                ", or a torch.Generator with a seed from rng.integers(2**63)" if "torch" in generators else ""
+            ),
+            RandomnessWarning,
+            stacklevel=3,
+        )
+
+
+def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -> None:
+    """Warn of failed draws that change log K by more than a little."""
+    for m, model in enumerate(models):
+        lost, drawn = gathered.failed[m], gathered.failed[m] + gathered.shares[m]
+        if lost < _TOLD_FAILED * drawn:
+            continue
+        cause = gathered.failure[m] or ""
+        advice = ""
+        if "NaN" in cause and missing is None:
+            advice = " If NaN means that a number is missing, give missing='mask'."
+        warnings.warn(
+            f"model {model.name!r}: {lost:,} of {drawn:,} draws failed ({lost / drawn:.0%}), the first by "
+            f"{cause}. They were replaced, and log K of this model holds the term "
+            f"log({1 - lost / drawn:.3g}) = {math.log(1 - lost / drawn):.2f} for it. That is right if such "
+            f"data cannot be observed under the model, and wrong if the simulator has a fault.{advice}",
+            FailedDrawsWarning,
+            stacklevel=3,
+        )
 
 
 def _is_too_many(lost: int, drawn: int, max_failed: float, patience: int, at_end: bool) -> bool:
@@ -338,9 +407,17 @@ def _patience(max_failed: float) -> int:
     return max(_LEAST_DRAWS, math.ceil(math.log(1e-6) / math.log(max(max_failed, 0.5))))
 
 
-def _checked_models(models: Sequence[Model]) -> list[Model]:
-    if isinstance(models, Model) or not all(isinstance(model, Model) for model in models):
-        raise TypeError(f"models must be a list of Model, got {models!r}")
+def _checked_models(models: Any) -> list[Model]:
+    if isinstance(models, Mapping):
+        models = [_named_model(name, value) for name, value in models.items()]
+    if isinstance(models, Model) or not isinstance(models, Sequence):
+        raise TypeError(f"models must be a list of Model, or a dict of simulators by name, got {models!r}")
+    for model in models:
+        if not isinstance(model, Model):
+            raise TypeError(
+                f"models must be a list of Model, and it holds {kind_of(model)}. For functions give a dict, "
+                "such as simulate({'flat': f, 'trend': g}, n)"
+            )
     names = [model.name for model in models]
     if not names:
         raise ValueError("models is empty; wanted at least one model")
@@ -350,8 +427,22 @@ def _checked_models(models: Sequence[Model]) -> list[Model]:
     return list(models)
 
 
-def _normalised(models: list[Model], fractions: Sequence[float] | None) -> np.ndarray:
+def _named_model(name: Any, value: Any) -> Model:
+    """Return a model of a dict: a simulator, or a model, which takes the name."""
+    if isinstance(value, Model):
+        return replace(value, name=name)
+    if not callable(value):
+        raise TypeError(f"models[{name!r}] must be a Model or a simulator f(rng, n), got {kind_of(value)}")
+    return Model(name, value)
+
+
+def _normalised(models: list[Model], fractions: Sequence[float] | Mapping[str, float] | None) -> np.ndarray:
     """Return the fraction of the draws that each model gives, shape (K,)."""
+    if isinstance(fractions, Mapping):
+        names = [model.name for model in models]
+        if set(fractions) != set(names):
+            raise ValueError(f"fractions has {', '.join(map(repr, fractions))}; wanted {', '.join(names)}")
+        fractions = [fractions[name] for name in names]
     parts = np.ones(len(models)) if fractions is None else np.asarray(fractions, dtype=np.float64)
     if parts.shape != (len(models),) or not (np.isfinite(parts) & (parts > 0)).all():
         raise ValueError(

@@ -62,6 +62,7 @@ class Store:
                 containers.unflatten("theta", about["theta"], arrays),
                 arrays["valid"],
                 about["failure"],
+                columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
             )
         except (FileError, KeyError) as error:
             warnings.warn(
@@ -81,6 +82,7 @@ class Store:
             **self._identity(model, start),
             "x": structure_x,
             "theta": structure_theta,
+            "columns": drawn.columns,
             "failure": None if drawn.failure is None else words(drawn.failure),
         }
         containers.write(
@@ -154,7 +156,9 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
     about = _description(path)
     settings, shares = about["settings"], about["shares"]
     store = Store(path, settings["keep_parameters"], _spec(settings))
-    gathered = Gathered(settings["models"], shares, store.keep_parameters)
+    # Draws of models that make one at a time may differ in length.
+    unequal = [kind == "one" for kind in settings.get("kind", [])] or None
+    gathered = Gathered(settings["models"], shares, store.keep_parameters, unequal)
     for model in range(len(shares)):
         starts = store.starts(model)
         while gathered.missing(model):
