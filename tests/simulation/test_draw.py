@@ -466,13 +466,13 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[BaseException], me
 
 
 def test_n_as_people_write_it() -> None:
-    assert simulate([FLAT], 1e3, progress=False).counts == (1000,)  # type: ignore[arg-type]
+    assert simulate([FLAT], 1e3, progress=False).counts == (1000,)
     assert simulate([FLAT], np.int64(50), progress=False).counts == (50,)  # type: ignore[arg-type]
 
 
 def test_a_seed_that_is_drawn_is_told() -> None:
     with pytest.warns(InputWarning, match=r"seed=None: the seed \d+ was drawn\. Give seed=\d+") as caught:
-        drawn = simulate([FLAT], 50, seed=None, progress=False)  # type: ignore[arg-type]
+        drawn = simulate([FLAT], 50, seed=None, progress=False)
     assert caught[0].filename == __file__
     seed = int(re.findall(r"\d+", str(caught[0].message))[0])
     np.testing.assert_array_equal(simulate([FLAT], 50, seed=seed, progress=False).x, drawn.x)

@@ -29,7 +29,7 @@ def draw(models: Any, n: float = 400, **options: Any) -> Any:
     return en.simulate(models, n, progress=False, **options)
 
 
-def frame(x: np.ndarray, columns: str = "ab") -> Any:
+def frame(x: Any, columns: str = "ab") -> Any:
     return pandas.DataFrame(x, columns=list(columns))
 
 
@@ -219,6 +219,8 @@ def test_a_simulator_that_seeds_itself_is_noticed() -> None:
     [
         lambda rng, n: rng.poisson(3.0, size=(n, 1)),
         lambda rng, n: rng.integers(2, size=(n, 3)),
+        lambda rng, n: rng.integers(100, size=(n, 2)),
+        lambda rng, n: rng.integers(2, size=(n, 20)),
         lambda rng, n: np.round(rng.normal(size=(n, 1)), 1),
         lambda rng, n: np.sqrt(rng.poisson(5.0, size=(n, 1))),
         lambda rng, n: np.eye(30)[rng.integers(30, size=n)],

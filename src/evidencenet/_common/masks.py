@@ -151,13 +151,13 @@ def made_equal(first: Data, other: Data, *, add_mask: bool) -> tuple[Data, Data]
         return first, other
     if "mask" not in first or first["mask"].dtype != bool:
         return first, other
-    lengths = {}
+    lengths: dict[str, int] = {}
     for key in first:
-        one, two = first[key].shape, other[key].shape
-        if len(one) != len(two) or one[2:] != two[2:]:
+        shape, other_shape = first[key].shape, other[key].shape
+        if len(shape) != len(other_shape) or shape[2:] != other_shape[2:]:
             return first, other
-        if one[1] != two[1]:
-            lengths[key] = max(one[1], two[1])
+        if shape[1] != other_shape[1]:
+            lengths[key] = max(shape[1], other_shape[1])
     if "mask" not in lengths:
         return first, other
     return lengthened(first, lengths), lengthened(other, lengths)

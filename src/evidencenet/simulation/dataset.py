@@ -46,10 +46,14 @@ _LEAST_PART = 0.01
 _MOST_ROWS, _MOST_NUMBERS = 200_000, 2 * 10**7
 # Repetitions are told from this fraction on. Single precision alone makes 0.6% of 200,000 numbers equal.
 _LEAST_REPEATED = 0.01
-# If draws are independent, the counts of each row have a variance over mean of about 1 at least. Below 0.5,
-# rows are repeated on purpose or by a seed. Up to 2, they are repeated evenly, as from a library of
-# simulations; that is told if the numbers are continuous, because then they should not repeat at all.
-_REGULAR, _EVEN = 0.5, 2.0
+# Rows that repeat are counted. Even if all rows are equally likely, the counts of independent draws have a
+# variance over mean of 0.82 for a mean of 3, and 0.56 for 1.9 (a Poisson law without 0). Counts that are more
+# regular come from a seed, or from rows that are there twice: (least mean, largest variance over mean).
+_REGULAR = ((3.0, 0.5), (1.9, 0.1))
+# Up to this ratio, rows are repeated evenly, as from a library of simulations. That is told if the numbers
+# are continuous, because then they should not repeat at all.
+_EVEN = 2.0
+# Fewer distinct rows than this are data of few values, unless they are continuous.
 _LEAST_DISTINCT = 20
 # Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
 _HASH_NUMBERS = 2**16
@@ -491,7 +495,8 @@ def _distinct_if_repeated(hashes: np.ndarray, x: Data, rows: np.ndarray) -> int 
     if n - distinct < max(_LEAST_REPEATED * n, 2):
         return None
     ratio = counts.var() / counts.mean()
-    regular = ratio < _REGULAR and distinct >= _LEAST_DISTINCT
+    regular = any(counts.mean() >= mean and ratio < largest for mean, largest in _REGULAR)
+    regular &= distinct >= _LEAST_DISTINCT
     repeated = map_arrays(operator.itemgetter(rows[first[counts > 1][:1_000]]), x)
     return distinct if regular or (ratio < _EVEN and _is_continuous(repeated)) else None
 
