@@ -7,6 +7,8 @@ from evidencenet import problems as problems
 from evidencenet._common.warnings import EffectiveSizeWarning as EffectiveSizeWarning
 from evidencenet._common.warnings import EvidenceWarning as EvidenceWarning
 from evidencenet._common.warnings import FailedDrawsWarning as FailedDrawsWarning
+from evidencenet._common.warnings import InputWarning as InputWarning
+from evidencenet._common.warnings import RandomnessWarning as RandomnessWarning
 from evidencenet._common.warnings import RecalibrationWarning as RecalibrationWarning
 from evidencenet._common.warnings import TrustWarning as TrustWarning
 from evidencenet._version import __version__ as __version__

@@ -57,7 +57,7 @@ def test_lines_are_sparse_and_exact(capsys: pytest.CaptureFixture[str]) -> None:
         # 40,000 per second: 1.6 million are left after 10 s, which is 40 s more.
         "simulating: 400,000 / 2,000,000 (20%), 40k/s, 40.0 s left  loss 0.123",
         "simulating: 800,000 / 2,000,000 (40%), 40k/s, 30.0 s left  loss 0.123",
-        "simulating: 1,000,000 / 2,000,000 in 25.0 s, 40k/s  loss 0.123",
+        "simulating: done, stopped early at 1,000,000 of 2,000,000 in 25.0 s, 40k/s  loss 0.123",
     ]
 
 
@@ -69,7 +69,7 @@ def test_a_long_run_shows_minutes_and_hours(capsys: pytest.CaptureFixture[str]) 
         clock.now += 7200
     lines = capsys.readouterr().err.splitlines()
     assert lines[1] == "training: 1 / 100 (1%), 0.016/s, 1:40:39 left"
-    assert lines[2] == "training: 1 / 100 in 2:01:01, 0.00014/s"
+    assert lines[2] == "training: done, stopped early at 1 of 100 in 2:01:01, 0.00014/s"
 
 
 def test_no_time_passed_and_nothing_to_do(capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,9 +82,9 @@ def test_no_time_passed_and_nothing_to_do(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err.splitlines() == [
         "nothing: 0 / 0",
         "nothing: 0 / 0",
-        "nothing: 0 / 0 in 20.0 s",
+        "nothing: done, 0 in 20.0 s",
         "quick: 0 / 5",
-        "quick: 5 / 5 in 0.0 s",
+        "quick: done, 5 in 0.0 s",
     ]
 
 
@@ -117,6 +117,19 @@ def test_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "loss [0.3]" in text
     assert "33/s" in text  # 100 in 3 seconds
     assert text.rindex(SHOW_CURSOR) > text.rindex(HIDE_CURSOR)
+
+
+def test_a_bar_that_is_not_needed_to_the_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended at "choosing: 5 / 11", which looks broken."""
+    terminal = on_a_terminal(monkeypatch)
+    clock = Clock()
+    with Progress("choosing", 11, _clock=clock) as bar:
+        clock.now += 1
+        bar.update(5, best="dense")
+    last = next(line for line in reversed(terminal.getvalue().splitlines()) if "choosing" in line)
+    assert "stopped early" in last
+    assert "100%" in last
+    assert "best dense" in last
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
@@ -199,7 +212,7 @@ def test_a_notebook_keeps_one_line_of_a_bar() -> None:
     ((output,), (halted, error)) = (cell.outputs for cell in cells)
     assert list(output.data) == ["text/plain"]
     assert re.fullmatch(
-        r"training: 300 / 300 in \d\.\d s, \d+/s  loss <b>0\.1</b>", output.data["text/plain"]
+        r"training: done, 300 in \d\.\d s, \d+/s  loss <b>0\.1</b>", output.data["text/plain"]
     )
     assert halted.data["text/plain"].startswith("halting: stopped at 2 / 5 in")
     assert error.output_type == "error"

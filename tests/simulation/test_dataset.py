@@ -254,14 +254,23 @@ GOOD: dict[str, Any] = {"x": np.zeros((5, 2)), "model": [0, 1, 0, 1, 0]}
         ({"x": np.zeros((0, 2)), "model": []}, ValueError, "x is empty"),
         ({"x": np.zeros((4, 2))}, ValueError, r"model has shape \(5,\), but x has 4 rows"),
         ({"x": {"a": np.zeros(5), "b": np.zeros(4)}}, ValueError, "arrays of x differ in length"),
-        ({"x": BAD_X}, ValueError, r"x has NaN or infinity in 2 of 5 rows, first in row 1; .*simulate\(\)"),
+        (
+            {"x": BAD_X},
+            ValueError,
+            r"x has NaN or infinity in 2 of 5 rows, first in row 1\. .*missing='mask'.*simulate\(\)",
+        ),
         (
             {"x": {"a": np.zeros(5), "b": BAD_X}},
             ValueError,
             r"x\['b'\] has NaN or infinity .*say with failed= how many",
         ),
-        ({"model": [0.0, 1, 0, 1, 0]}, TypeError, "model must hold integers, got dtype float64"),
-        ({"model": ["a"] * 5}, TypeError, "model must hold integers"),
+        ({"model": [0.5, 1, 0, 1, 0]}, ValueError, "labels must be whole numbers or names, got 0.5"),
+        ({"model": [None] * 5}, TypeError, "model must hold whole numbers or names, got dtype object"),
+        ({"model": list("abxab"), "names": ["a", "b"]}, ValueError, "a label 'x', but the models are a, b"),
+        ({"model": None}, TypeError, r"needs to know the model of each draw: give model=.*'flat': x0"),
+        ({"missing": "drop"}, ValueError, "missing must be 'mask' or None"),
+        ({"columns": ["a"]}, ValueError, r"columns gives 1 names, but x is an array of \(2,\) numbers"),
+        ({"columns": ["a", "a"]}, ValueError, "two columns have the same name"),
         ({"model": [-1, 0, 1, 0, 1]}, ValueError, "got values from -1 to 1"),
         ({"model": [0, 1, 0, 1, 7]}, ValueError, "got values from 0 to 7"),
         ({"model": [0, 1, 2, 1, 0], "names": "ab"}, TypeError, "got the string 'ab'"),
@@ -309,6 +318,7 @@ def fails_above(limit: float) -> en.Model:
     return en.Model("free mean", simulate, prior=lambda rng, n: rng.standard_normal(n))
 
 
+@pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 def test_the_error_of_the_valid_fraction() -> None:
     model = fails_above(LIMIT)
     valid = float(ndtr(LIMIT))

@@ -1,6 +1,8 @@
 """Drawing: seeds, shares, workers, and above all the counting of failed draws."""
 
+import re
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,9 +11,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evidencenet._common.progress import Progress
+from evidencenet._common.warnings import InputWarning
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import SimulationError, simulate
 from evidencenet.simulation.model import DrawError, Model
+
+# Failed draws are the subject here; the warning about them has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 
 
 def flat(rng: np.random.Generator, n: int) -> np.ndarray:
@@ -59,17 +66,79 @@ def within(sims: Simulations, k: int, truth: float, sigmas: float = 4) -> bool:
     return bool(abs(sims.valid_fraction[k] - truth) < sigmas * error)
 
 
-def test_chunks_are_seeded_as_documented() -> None:
-    sims = simulate([FLAT, Model("b", flat)], 50, seed=7, chunk=10, progress=False)
-    expected = [flat(generator(m, c, seed=7), 10) for m in range(2) for c in range(3)]
-    np.testing.assert_array_equal(sims.of(0), np.concatenate(expected[:3])[:25])
-    np.testing.assert_array_equal(sims.of(1), np.concatenate(expected[3:])[:25])
-    np.testing.assert_array_equal(sims.model, np.repeat([0, 1], 25))
+def in_blocks(draw: Callable[..., Any], model: int, n: int, seed: int) -> np.ndarray:
+    """Make n draws as documented: 10 in a call, after the first 100 draws 100, after 100,000 draws 1,000."""
+    start, blocks = 0, []
+    while start < n:
+        size = 10 if start < 100 else 100 if start < 100_000 else 1_000
+        blocks.append(draw(generator(model, start, seed=seed), size))
+        start += size
+    return np.concatenate(blocks)[:n]
+
+
+def test_blocks_are_seeded_as_documented() -> None:
+    sims = simulate([FLAT, Model("b", flat)], 500, seed=7, progress=False)
+    for m in range(2):
+        np.testing.assert_array_equal(sims.of(m), in_blocks(flat, m, 250, seed=7))
+    np.testing.assert_array_equal(sims.model, np.repeat([0, 1], 250))
     assert sims.names == ("flat", "b")
     assert sims.failed == (0, 0)
-    # A model that needs less than a chunk draws just that.
-    few = simulate([FLAT], 6, seed=7, chunk=10, progress=False)
-    np.testing.assert_array_equal(few.x, flat(generator(0, 0, seed=7), 6))
+    long: Any = simulate([FLAT], 102_000, seed=7, progress=False)
+    np.testing.assert_array_equal(long.x, in_blocks(flat, 0, 102_000, seed=7))
+    assert not np.array_equal(long.x[100_000:101_000], in_blocks(flat, 1, 101_000, seed=7)[100_000:])
+
+
+def test_one_draw_at_a_time_has_a_seed_for_each() -> None:
+    one = Model("one", lambda rng: rng.normal(size=2), kind="one")
+    sims = simulate([one], 30, seed=7, progress=False)
+    np.testing.assert_array_equal(sims.x, [generator(0, i, seed=7).normal(size=2) for i in range(30)])
+
+
+def test_a_model_may_choose_its_block() -> None:
+    sizes = []
+
+    def noted(rng: np.random.Generator, n: int) -> Any:
+        sizes.append(n)
+        return flat(rng, n)
+
+    sims: Any = simulate([Model("a", noted, block=400)], 1000, seed=7, progress=False)
+    assert sizes == [400, 400, 400]
+    np.testing.assert_array_equal(sims.x[400:800], flat(generator(0, 400, seed=7), 400))
+    with pytest.raises(ValueError, match="'a': kind 'one' makes one draw in a call; leave out block"):
+        Model("a", lambda rng: 1.0, kind="one", block=10)
+    with pytest.raises(ValueError, match="'a': block must be at least 1, got 0"):
+        Model("a", flat, block=0)
+
+
+@pytest.mark.parametrize("kind", ["batch", "one", "jax"])
+def test_draws_depend_on_nothing_but_the_seed(kind: Any) -> None:
+    import jax
+
+    functions: dict[str, Any] = {
+        "batch": flat,
+        "one": lambda rng: rng.normal(size=2),
+        "jax": lambda key: jax.random.normal(key, (2,)),
+    }
+    model = Model("a", functions[kind], kind=kind)
+    whole: Any = simulate([model], 700, seed=5, progress=False)
+    for options in ({"chunk": 1}, {"chunk": 350}, {"workers": 2}, {"workers": 3, "chunk": 40}):
+        again: Any = simulate([model], 700, seed=5, progress=False, **options)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(again.x, whole.x)
+    # A smaller number is the beginning of a larger one.
+    for n in (1, 15, 333):
+        np.testing.assert_array_equal(simulate([model], n, seed=5, progress=False).x, whole.x[:n])
+    assert not np.any(np.asarray(simulate([model], 700, seed=6, progress=False).x) == whole.x)
+
+
+def test_a_small_trial_makes_few_draws() -> None:
+    made = []
+
+    def noted(rng: np.random.Generator, n: int) -> Any:
+        made.append(n)
+        return flat(rng, n)
+
+    simulate([Model("a", noted), Model("b", noted)], 20, progress=False)
+    assert made == [10, 10]
 
 
 def test_seeds_matter() -> None:
@@ -114,10 +183,10 @@ def test_the_valid_fraction_is_right(kind: Any) -> None:
     np.testing.assert_array_equal(sims.parameters[1], x)
 
 
-@pytest.mark.parametrize("chunk", [7, 64, 300])
-def test_drawn_is_exactly_the_draws_it_took(chunk: int) -> None:
+@pytest.mark.parametrize("chunk", [7, 64, None])
+def test_drawn_is_exactly_the_draws_it_took(chunk: int | None) -> None:
     sims: Any = simulate([FAILING["nan"]], 300, seed=3, chunk=chunk, progress=False)
-    thetas = np.concatenate([normal(generator(0, c, seed=3), min(chunk, 300)) for c in range(200)])
+    thetas = in_blocks(normal, 0, 600, seed=3)
     kept = np.flatnonzero(thetas <= 1)[:300]
     assert sims.drawn == (kept[-1] + 1,)
     np.testing.assert_array_equal(sims.x[:, 0], thetas[kept])
@@ -172,20 +241,21 @@ def test_a_failure_that_does_not_come_again_is_still_counted() -> None:
 
 
 def test_the_bias_of_failures_by_chance_is_as_documented() -> None:
-    probability, chunk = 0.375, 4
+    probability, block = 0.375, 4
 
     def unlucky(rng: np.random.Generator, n: int) -> Any:
         if np.any(rng.random(n) < probability):
             raise ArithmeticError("bad luck")
         return rng.normal(size=(n, 1))
 
-    sims = simulate([Model("unlucky", unlucky)], 5000, seed=3, chunk=chunk, max_failed=0.9, progress=False)
-    # A chunk without failure (probability q) counts 0, another as many as its repetition, and at least 1.
-    q = (1 - probability) ** chunk
-    expected = (1 - q) * (chunk * probability + q) / chunk
+    model = Model("unlucky", unlucky, block=block)
+    sims = simulate([model], 5000, seed=3, max_failed=0.9, progress=False)
+    # A block without failure (probability q) counts 0, another as many as its repetition, and at least 1.
+    q = (1 - probability) ** block
+    expected = (1 - q) * (block * probability + q) / block
     assert within(sims, 0, 1 - expected)
     assert not within(sims, 0, 1 - probability)
-    assert 0 < probability - expected < 0.17 / chunk
+    assert 0 < probability - expected < 0.17 / block
 
 
 def test_one_early_failure_in_small_chunks_is_no_reason_to_stop() -> None:
@@ -233,17 +303,33 @@ def test_a_backend_chosen_by_the_user_is_used() -> None:
 
 
 def test_too_many_failures_are_an_error_with_its_cause() -> None:
-    half = Model("half", lambda rng, n: np.where(rng.random((n, 1)) < 0.8, np.inf, 1.0))
+    half = Model("half", lambda rng, n: np.where(rng.random((n, 1)) < 0.8, np.inf, np.ones(2)))
     with pytest.raises(
-        SimulationError, match=r"'half': \d+ of 1000 draws failed \(\d\d%\), .*infinity in x\."
+        SimulationError, match=r"'half': \d+ of \d\d\d? draws failed \(\d\d%\), .*infinity in x\."
     ):
         simulate([FLAT, half], 2000, progress=False)
     keyed = Model("keyed", lambda rng, n: {"a": np.zeros(n), "b": np.full(n, np.nan)})
     with pytest.raises(
-        SimulationError, match=r"200 of 200 draws failed \(100%\).*NaN or infinity in x\['b'\]"
+        SimulationError, match=r"(\d+) of \1 draws failed \(100%\).*NaN or infinity in x\['b'\]"
     ):
         simulate([keyed], 50, progress=False)
     assert simulate([half], 200, max_failed=0.9, progress=False).counts == (200,)
+
+
+def test_the_fraction_allowed_is_judged_at_the_end_or_beyond_doubt() -> None:
+    def failing(fraction: float) -> Model:
+        return Model("a", lambda rng, n: np.where(rng.random((n, 1)) < fraction, np.nan, 1.0 * rng.random()))
+
+    # As many as allowed less three standard errors at the end: never stopped by chance on the way.
+    n = 2000
+    for seed in range(20):
+        simulate([failing(0.3 - 3 * np.sqrt(0.21 * 0.7 / n))], n, seed=seed, max_failed=0.3, progress=False)
+    # A little more is noticed at the end, much more at once.
+    slightly = r"of [12]\d\d\d draws failed \(3\d%\)"
+    with pytest.raises(SimulationError, match=slightly):
+        simulate([failing(0.34)], 2000, max_failed=0.3, chunk=100, progress=False)
+    with pytest.raises(SimulationError, match=r"of (\d\d|100) draws failed"):
+        simulate([failing(0.8)], 2000, max_failed=0.3, chunk=100, progress=False)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -259,7 +345,8 @@ def test_a_model_that_always_raises_stops_after_fifty(kind: Any, workers: int) -
         simulate([Model("broken", broken, kind=kind)], 100_000, workers=workers, progress=False)
     assert isinstance(caught.value.__cause__, KeyError)
     assert caught.value.__cause__.__traceback__ is not None
-    assert len(calls) <= 51 * (1 if workers == 1 else 12)
+    # Blocks of 10 are tried at once and then draw by draw; workers are a few chunks ahead.
+    assert len(calls) <= (55 if workers == 1 else 5_000)
 
 
 def test_rare_success_is_not_mistaken_for_none_when_it_is_allowed() -> None:
@@ -276,9 +363,9 @@ def test_mistakes_are_raised_at_once() -> None:
         calls.append(n)
         return np.zeros((n - 1, 2))
 
-    with pytest.raises(DrawError, match="simulate returned 49 rows where 50 were wanted"):
+    with pytest.raises(DrawError, match="simulate returned 9 rows where 10 were wanted"):
         simulate([FLAT, Model("short", short)], 100, progress=False)
-    assert calls == [50]
+    assert calls == [10]
     with pytest.raises(TypeError, match="dtype object"):
         simulate([Model("object", lambda rng, n: np.array([None] * n))], 10, workers=2, progress=False)
     no_batches = Model("slope", lambda rng, t: t * np.ones((len(t), 3)), prior=normal)
@@ -298,7 +385,7 @@ def test_models_must_agree() -> None:
     mask = Model("mask", lambda rng, n: {"y": np.zeros((n, 2), bool)})
     with pytest.raises(DrawError, match=r"booleans per draw, but model 'keyed' gives .*numbers"):
         simulate([keyed, mask], 10, progress=False)
-    ragged = Model("ragged", lambda rng: np.zeros(rng.integers(1, 9)), kind="one")
+    ragged = Model("ragged", lambda rng: np.zeros((2, rng.integers(1, 9))), kind="one")
     with pytest.raises(DrawError, match=r"'ragged' gives .* but it gave"):
         simulate([ragged], 10, progress=False)
 
@@ -326,18 +413,18 @@ def test_jax_models_go_through_the_same_chunks() -> None:
     import jax
 
     model = Model("jax", lambda key: jax.random.normal(key, (2,)), kind="jax")
-    one, two = (simulate([model], 20, chunk=5, seed=9, workers=w, progress=False).x for w in (1, 2))
+    one, two = (simulate([model], 1000, seed=9, workers=w, progress=False).x for w in (1, 2))
     assert isinstance(one, np.ndarray)
     np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(one[5:10], model.draw(generator(0, 1, seed=9), 5)[0])
-    assert len(np.unique(one)) == 40
+    np.testing.assert_array_equal(one[500:], model.draw(generator(0, 500, seed=9), 500)[0])
+    assert len(np.unique(one)) > 1990
 
 
 def test_progress_counts_valid_draws(capsys: pytest.CaptureFixture[str]) -> None:
     simulate([FLAT, FAILING["nan"]], 1000)
     err = capsys.readouterr().err
     assert err.splitlines()[0] == "simulating: 0 / 1,000"
-    assert "1,000 / 1,000 in" in err.splitlines()[-1]
+    assert "simulating: done, 1,000 in" in err.splitlines()[-1]
     assert "model failing  failed " in err
     simulate([FLAT], 10, progress=False)
     assert capsys.readouterr().err == ""
@@ -348,13 +435,22 @@ def test_progress_counts_valid_draws(capsys: pytest.CaptureFixture[str]) -> None
     [
         ({"models": []}, ValueError, "models is empty"),
         ({"models": FLAT}, TypeError, "must be a list of Model"),
-        ({"models": [flat]}, TypeError, "must be a list of Model"),
+        ({"models": [flat]}, TypeError, "it holds a function. For functions give a dict"),
+        (
+            {"models": {"a": 3}},
+            TypeError,
+            r"models\['a'\] must be a Model or a simulator f\(rng, n\), got a int",
+        ),
+        ({"fractions": {"flat": 1}}, ValueError, "fractions has 'flat'; wanted flat, b"),
+        ({"missing": "drop"}, ValueError, "missing must be 'mask' or None, got 'drop'"),
         ({"models": [FLAT, FLAT]}, ValueError, "two models are named 'flat'"),
         ({"n": 1}, ValueError, "n=1 is less than the number of models, 2"),
         ({"n": 0}, ValueError, "n must be at least 1, got 0"),
-        ({"n": 1e6}, TypeError, "n must be a whole number of type int, got 1000000.0"),
+        ({"n": 1.5}, TypeError, "n must be a whole number, got 1.5"),
+        ({"n": "100"}, TypeError, "n must be a whole number, got '100'"),
+        ({"n": np.inf}, TypeError, "n must be a whole number, got inf"),
         ({"seed": -1}, ValueError, "seed must be at least 0"),
-        ({"seed": None}, TypeError, "seed must be a whole number"),
+        ({"seed": 1.5}, TypeError, "seed must be a whole number, got 1.5"),
         ({"chunk": 0}, ValueError, "chunk must be at least 1"),
         ({"workers": 0}, ValueError, "workers must be at least 1"),
         ({"max_failed": 1}, ValueError, "max_failed must be at least 0 and less than 1, got 1"),
@@ -367,3 +463,55 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[BaseException], me
     given: dict[str, Any] = {"models": [FLAT, Model("b", flat)], "n": 100, "progress": False} | arguments
     with pytest.raises(error, match=message):
         simulate(**given)
+
+
+def test_n_as_people_write_it() -> None:
+    assert simulate([FLAT], 1e3, progress=False).counts == (1000,)
+    assert simulate([FLAT], np.int64(50), progress=False).counts == (50,)  # type: ignore[arg-type]
+
+
+def test_a_seed_that_is_drawn_is_told() -> None:
+    with pytest.warns(InputWarning, match=r"seed=None: the seed \d+ was drawn\. Give seed=\d+") as caught:
+        drawn = simulate([FLAT], 50, seed=None, progress=False)
+    assert caught[0].filename == __file__
+    seed = int(re.findall(r"\d+", str(caught[0].message))[0])
+    np.testing.assert_array_equal(simulate([FLAT], 50, seed=seed, progress=False).x, drawn.x)
+
+
+def slow(seconds: float, calls: list[Any] | None = None) -> Model:
+    """A batch simulator that takes this long for each draw."""
+
+    def draw(rng: np.random.Generator, n: int) -> Any:
+        if calls is not None:
+            calls.append((threading.current_thread(), time.monotonic()))
+        time.sleep(seconds * n)
+        return flat(rng, n)
+
+    return Model("slow", draw)
+
+
+def test_slow_draws_are_shared_by_workers() -> None:
+    """A simulator of 0.02 s a draw ran on one worker of eight: one chunk a model."""
+    calls: list[Any] = []
+    began = time.monotonic()
+    simulate([slow(0.02, calls)], 400, workers=8, progress=False)
+    elapsed = time.monotonic() - began
+    assert len({thread for thread, _ in calls}) >= 4
+    # 8 s of work alone; the last three blocks of 100 draws take 2 s each.
+    assert elapsed < 5
+
+
+def test_progress_moves_while_draws_are_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Progress jumped 0, 50, 100%."""
+    seen: list[int] = []
+    monkeypatch.setattr(Progress, "update", lambda self, done, **fields: seen.append(done))
+    monkeypatch.setattr("evidencenet.simulation.draw._CHUNK_SECONDS", 0.05)
+    simulate([slow(0.004)], 200, progress=False)
+    assert seen[-1] == 200
+    # Chunks of 0.05 s of work, rounded up to whole blocks of 10 draws until 100, then of 100.
+    assert len(seen) >= 6
+    assert max(np.diff([0, *seen])) <= 110
+    # Fast draws do not make more chunks than that: 1, 10, 100, ... blocks.
+    seen.clear()
+    simulate([FLAT], 10_000, progress=False)
+    assert len(seen) < 20

@@ -5,7 +5,9 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 from collections import namedtuple
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,9 @@ from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import SimulationError, simulate
 from evidencenet.simulation.model import DrawError, Model
+
+# Failed draws are the subject here; the warning about them has a test of its own.
+pytestmark = pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 
 Theta = namedtuple("Theta", ["mean", "width"])
 
@@ -53,7 +58,12 @@ def models(pause: Break | None = None) -> list[Model]:
     return [Model("plain/½", plain), Model("failing", failing, prior=prior)]
 
 
-OPTIONS: dict[str, Any] = {"seed": 3, "chunk": 30, "keep_parameters": True, "progress": False}
+@pytest.fixture(autouse=True)
+def every_chunk_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evidencenet.simulation.draw._WRITE_SECONDS", 0.0)
+
+
+OPTIONS: dict[str, Any] = {"seed": 3, "chunk": 10, "keep_parameters": True, "progress": False}
 
 
 def same_draws(a: Simulations, b: Simulations) -> None:
@@ -94,37 +104,37 @@ def test_a_killed_process_leaves_whole_chunks(tmp_path: Path) -> None:
 import os, sys
 import numpy as np
 from evidencenet.simulation.io import containers
+from evidencenet.simulation import draw
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.draw import simulate
 
 write = containers.WRITERS[".zarr"]
 
 def killed(path, about, arrays):
     write(path, about, arrays)
-    if path.name == "2":
+    if path.name == "20":
         (path / "x" / "c" / "0" / "0").write_bytes(b"half")
         os.kill(os.getpid(), 9)  # in the middle of a chunk's write
 
 containers.WRITERS[".zarr"] = killed
+draw._WRITE_SECONDS = 0.0
 model = Model("a", lambda rng, n: rng.normal(size=(n, 2)))
-simulate([model], 100, chunk=20, store=sys.argv[1], progress=False)
+draw.simulate([model], 50, chunk=10, store=sys.argv[1], progress=False)
 """
     store = tmp_path / "sims.zarr"
     finished = subprocess.run([sys.executable, "-c", script, store], check=False)
     assert finished.returncode == -9
-    assert sorted(entry.name for entry in (store / "0").iterdir() if entry.is_dir())[1:] == ["0", "1"]
-    with pytest.raises(
-        FileError, match=r"'a' lacks 60 of 100 draws, at least 3 chunks in all\. Call simulate"
-    ):
+    assert sorted(entry.name for entry in (store / "0").iterdir() if entry.is_dir())[1:] == ["0", "10"]
+    with pytest.raises(FileError, match=r"'a' lacks 30 of 50 draws\. Call simulate"):
         Simulations.read(store)
-    assert len(list((store / "0").glob(".2.*.partial"))) == 1
+    assert len(list((store / "0").glob(".20.*.partial"))) == 1
     pause = Break()
     with pytest.warns(EvidenceWarning, match="the code of model 'a' has changed since"):
-        sims = simulate([counted(pause)], 100, chunk=20, store=store, progress=False)
+        sims = simulate([counted(pause)], 50, chunk=10, store=store, progress=False)
     assert pause.calls == 3
-    np.testing.assert_array_equal(sims.x, simulate([counted(pause)], 100, chunk=20, progress=False).x)
+    np.testing.assert_array_equal(sims.x, simulate([counted(pause)], 50, progress=False).x)
     # What the killed process had begun is removed.
-    assert sorted(entry.name for entry in (store / "0").iterdir() if entry.is_dir()) == list("01234")
+    names = sorted(entry.name for entry in (store / "0").iterdir() if entry.is_dir())
+    assert names == ["0", "10", "20", "30", "40"]
 
 
 def counted(pause: Break) -> Model:
@@ -142,7 +152,7 @@ def counted(pause: Break) -> Model:
 def test_a_damaged_chunk_is_drawn_again(tmp_path: Path, damage: str, workers: int) -> None:
     store, pause = tmp_path / "sims.zarr", Break()
     expected = simulate(models(), 200, store=store, **OPTIONS)
-    chunk = store / "1" / "2"
+    chunk = store / "1" / "20"
     piece = chunk / "x" / "y" / "c" / "0" / "0"
     if damage == "truncated":
         piece.write_bytes(piece.read_bytes()[:-5])
@@ -158,11 +168,13 @@ def test_a_damaged_chunk_is_drawn_again(tmp_path: Path, damage: str, workers: in
         shutil.rmtree(chunk)
         chunk.mkdir()
     with (
-        pytest.warns(EvidenceWarning, match="chunk 2 of model 1 in .* is damaged"),
+        pytest.warns(EvidenceWarning, match="the chunk at draw 20 of model 1 in .* is damaged"),
         pytest.raises(FileError, match=r"'failing' lacks \d+ of 100 draws"),
     ):
         Simulations.read(store)
-    with pytest.warns(EvidenceWarning, match="chunk 2 of model 1 in .* is damaged and counts as missing"):
+    with pytest.warns(
+        EvidenceWarning, match="the chunk at draw 20 of model 1 in .* is damaged and counts as missing"
+    ):
         again = simulate(models(pause), 200, store=store, workers=workers, **OPTIONS)
     assert pause.calls == 1
     same_draws(again, expected)
@@ -173,21 +185,69 @@ def test_a_larger_number_goes_on_and_a_smaller_one_takes_a_part(tmp_path: Path) 
     store, more, less = tmp_path / "sims.zarr", Break(), Break()
     simulate(models(), 100, store=store, **OPTIONS)
     same_draws(simulate(models(more), 200, store=store, **OPTIONS), simulate(models(), 200, **OPTIONS))
-    assert 4 <= more.calls <= 6  # two chunks of each model were there
+    assert more.calls < 16  # 50 draws of each model were there, in blocks of 10
     same_draws(simulate(models(less), 60, store=store, **OPTIONS), simulate(models(), 60, **OPTIONS))
     assert less.calls == 0
     assert len(Simulations.read(store)) == 200
-    # Fewer draws than a chunk make another chunk.
-    with pytest.raises(FileError, match=r"chunk is \[30, 30\] there and \[20, 20\] here"):
-        simulate(models(), 40, store=store, **OPTIONS)
-    small = tmp_path / "small.zarr"
-    simulate(models(), 40, store=small, **OPTIONS)
-    with pytest.raises(
-        FileError, match=r"\[20, 20\] there and \[30, 30\] here \(with chunk=20 its chunks can be"
+
+
+def test_a_store_grows_whatever_the_chunk_was(tmp_path: Path) -> None:
+    """It said "chunk is [1000, 1000] there and [1200, 1200] here" for a larger n."""
+    store = tmp_path / "sims.zarr"
+    for n, options in (
+        (40, {}),
+        (2_000, {}),
+        (2_400, {"chunk": 300}),
+        (2_500, {"workers": 2, "chunk": 7}),
+        (3_001, {"chunk": None}),
     ):
-        simulate(models(), 200, store=small, **OPTIONS)
-    grown = simulate(models(), 100, store=small, **OPTIONS | {"chunk": 20})
-    same_draws(grown, simulate(models(), 100, **OPTIONS | {"chunk": 20}))
+        grown = simulate(models(), n, store=store, **(OPTIONS | options))
+        same_draws(grown, simulate(models(), n, **OPTIONS))
+        same_draws(Simulations.read(store), grown)
+
+
+def test_slow_draws_are_kept_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A simulator of 0.02 s a draw kept nothing when it was interrupted after six seconds."""
+    monkeypatch.setattr("evidencenet.simulation.draw._WRITE_SECONDS", 0.2)
+    monkeypatch.setattr("evidencenet.simulation.draw._CHUNK_SECONDS", 0.1)
+    stop, calls = threading.Event(), []
+
+    def slow(rng: np.random.Generator, n: int) -> Any:
+        calls.append(n)
+        time.sleep(0.002 * n)
+        if len(calls) == 12:
+            stop.wait()  # a call that never ends: what came before must be on disk already
+        return rng.normal(size=(n, 2))
+
+    model, store = Model("slow", slow), tmp_path / "sims.zarr"
+    thread = threading.Thread(
+        target=lambda: simulate([model], 1_000, store=store, progress=False), daemon=True
+    )
+    thread.start()
+    until = time.monotonic() + 20
+    while len(calls) < 12 and time.monotonic() < until:
+        time.sleep(0.01)
+    # 100 draws of 0.02 s in all, and 100 of 0.2 s: written at the latest with the second chunk of 100.
+    with pytest.raises(FileError, match=r"'slow' lacks \d+ of 1,000 draws") as caught:
+        Simulations.read(store)
+    lacking = int(str(caught.value).split("lacks ")[1].split()[0])
+    assert lacking <= 900
+    stop.set()
+    thread.join()
+    # An interruption that can be noticed keeps the rest too.
+    pause = Break(at=5)
+    with pytest.raises(KeyboardInterrupt):
+        simulate([counted(pause)], 1_000, chunk=10, store=tmp_path / "b.zarr", progress=False)
+    with pytest.raises(FileError, match=r"'a' lacks 960 of 1,000 draws"):
+        Simulations.read(tmp_path / "b.zarr")
+
+
+def test_fast_draws_are_written_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    store = tmp_path / "sims.zarr"
+    sims = simulate([counted(Break())], 5_000, store=store, progress=False)
+    assert [path.name for path in (store / "0").iterdir() if path.is_dir()] == ["0"]
+    np.testing.assert_array_equal(Simulations.read(store).x, sims.x)
 
 
 def test_parameters_are_stored_only_if_wanted(tmp_path: Path) -> None:
@@ -232,7 +292,10 @@ def test_a_chunk_may_be_more_precise_than_the_one_before(tmp_path: Path) -> None
     ("change", "message"),
     [
         ({"seed": 4}, "seed is 3 there and 4 here"),
-        ({"chunk": 10}, r"chunk is \[30, 30\] there and \[10, 10\] here"),
+        (
+            {"models": [models()[0], replace(models()[1], block=7)]},
+            r"blocks is \[.*\] there and \[.*\[\[0, 7\]\]\] here",
+        ),
         ({"fractions": (1, 3)}, r"fractions is \[0\.5, 0\.5\] there and \[0\.25, 0\.75\] here"),
         ({"keep_parameters": False}, "keep_parameters is True there and False here"),
         (

@@ -4,10 +4,14 @@ First what a user gives is turned into data, then come functions that work on al
 """
 
 import operator
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+
+from evidencenet._common.warnings import InputWarning
 
 Data = np.ndarray | dict[str, np.ndarray]
 Parameters = np.ndarray | dict[str, np.ndarray] | tuple[np.ndarray, ...]
@@ -19,9 +23,12 @@ _VALUES_PER_BLOCK = 2**18
 def as_data(x: Any) -> Data:
     """Return x as data: arrays with one row per draw, of type float32, float64 or, for masks in a dict, bool.
 
-    Integers become float64, as do booleans outside a dict; arrays of shape (n,) become (n, 1). Nothing is
-    copied where the type is right already.
+    Integers become float64, as do booleans outside a dict; arrays of shape (n,) become (n, 1). Arrays may be
+    of NumPy, JAX, PyTorch, pandas, Polars or xarray, or lists and tuples of rows; a Dataset of xarray is a
+    dict. Nothing is copied where the type is right already.
     """
+    if hasattr(x, "data_vars"):
+        x = {str(name): x[name] for name in x.data_vars}
     if not isinstance(x, dict):
         array = _as_numbers(x, "x")
         return array.astype(np.float64) if array.dtype == bool else array
@@ -49,13 +56,131 @@ def with_draws(x: Any, example: Data) -> Any:
     return map_arrays(lambda value: plain_array(value)[None], x)
 
 
+def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...] | None]:
+    """Return data with named columns as an array whose columns have a given order, and their names.
+
+    Parameters
+    ----------
+    x
+        A DataFrame of pandas or Polars, a Series with an index of names, a two-dimensional DataArray of
+        xarray with names along its second axis, a structured array, a dict of single numbers, or, if
+        `columns` are known, a dict with just these keys. Anything else is returned as it is, without names.
+    columns
+        The names in the order wanted; None if no order is known.
+
+    Returns
+    -------
+    array, names
+        The numbers, and the names of the last axis in the order of `array`; None if `x` has no names.
+
+    Raises
+    ------
+    ValueError
+        If the names differ from `columns`.
+
+    Warns
+    -----
+    InputWarning
+        If the columns had to be reordered.
+
+    Examples
+    --------
+    >>> in_order({"a": 1.0, "b": 2.0}, None)
+    (array([1., 2.]), ('a', 'b'))
+    """
+    values, names = _with_names(x, columns)
+    if names is None or columns is None or names == tuple(columns):
+        return values, names
+    missing = [name for name in columns if name not in names]
+    unknown = [name for name in names if name not in columns]
+    if missing or unknown or len(names) != len(columns):
+        texts = [
+            f"{what} {', '.join(map(repr, these))}"
+            for what, these in (("lacks", missing), ("has unknown", unknown))
+            if these
+        ]
+        raise ValueError(
+            f"the columns differ: x {' and '.join(texts) or 'has a column twice'}; wanted "
+            f"{', '.join(map(repr, columns))}, in any order"
+        )
+    warnings.warn(
+        f"the columns are in another order ({', '.join(names)}); by their names they were put in the order "
+        f"{', '.join(columns)}",
+        InputWarning,
+        stacklevel=3,
+    )
+    return values[..., [names.index(name) for name in columns]], tuple(columns)
+
+
+@dataclass(frozen=True)
+class Named:
+    """An array with names for its last axis, in a form that `in_order` knows."""
+
+    values: np.ndarray
+    columns: tuple[str, ...]
+
+    def to_numpy(self) -> np.ndarray:
+        """Return the array."""
+        return self.values
+
+
+def _with_names(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...] | None]:
+    """Return the numbers of something with named columns, and the names; None if it has none."""
+    names: Any = None
+    if hasattr(x, "columns") and hasattr(x, "to_numpy"):
+        names, x = list(x.columns), plain_array(x)
+    elif hasattr(x, "index") and hasattr(x, "to_numpy") and not callable(x.index):
+        names, x = list(x.index), plain_array(x)
+    elif hasattr(x, "dims") and hasattr(x, "coords"):
+        names = list(x.coords[x.dims[1]].values) if len(x.dims) == 2 and x.dims[1] in x.coords else None
+        x = plain_array(x)
+    elif isinstance(x, np.ndarray) and x.dtype.names:
+        names, x = x.dtype.names, np.stack([x[name] for name in x.dtype.names], axis=-1)
+    elif isinstance(x, Mapping) and x:
+        single = all(np.ndim(value) == 0 and not isinstance(value, str) for value in x.values())
+        if single or (columns is not None and set(x) == set(columns)):
+            names, x = list(x), np.stack([plain_array(value) for value in x.values()], axis=-1)
+    # Numbers are what pandas calls columns without names.
+    if names is None or not all(isinstance(name, str) for name in names):
+        return x, None
+    return x, tuple(map(str, names))
+
+
 def plain_array(value: Any) -> np.ndarray:
     """Return an array as NumPy sees it; a masked one is refused, since it would lose its mask."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
-            "a masked array would lose its mask; give a dict of the values and of the mask as a boolean array"
+            "a masked array would lose its mask; give its values with NaN where they are masked and "
+            "missing='mask', or a dict of the values and of the mask as a boolean array"
         )
-    return np.asarray(value)
+    if hasattr(value, "detach") and hasattr(value, "cpu"):
+        # PyTorch: off the graph and off the graphics card.
+        value = value.detach().cpu()
+    if hasattr(value, "columns") and hasattr(value, "to_numpy"):
+        return _table_values(value)
+    array = np.asarray(value)
+    if array.dtype == object and hasattr(value, "to_numpy") and hasattr(value, "index"):
+        # A pandas Series that marks missing numbers with NA.
+        array = np.asarray(value.to_numpy(dtype=np.float64, na_value=np.nan))
+    return array
+
+
+def _table_values(table: Any) -> np.ndarray:
+    """Return the numbers of a data frame; NA becomes NaN."""
+    array = np.asarray(table.to_numpy())
+    if array.dtype != object and array.dtype.kind not in "US":
+        return array
+    columns = []
+    for name in table.columns:
+        column = table[name]
+        try:
+            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"column {name!r} of x holds {column.dtype}, not numbers; leave it out, or code it as numbers"
+            ) from None
+        columns.append(numbers)
+    return np.stack(columns, axis=1)
 
 
 def arrays_of(tree: Data | Parameters) -> Sequence[np.ndarray]:
@@ -131,13 +256,13 @@ def kind_of(value: Any) -> str:
 
 
 def _as_numbers(value: Any, what: str) -> np.ndarray:
-    if not (isinstance(value, list) or hasattr(value, "__array__")):
+    if not (isinstance(value, list | tuple) or hasattr(value, "__array__")):
         raise TypeError(f"{what} must be an array (or x a dict of arrays), got {kind_of(value)}")
     try:
         array = plain_array(value)
     except ValueError:
         raise ValueError(
-            f"{what} is a list of rows that differ in length; wanted one shape for all"
+            f"{what} is a list of rows that differ in length or shape; wanted one shape for all"
         ) from None
     if array.dtype.kind in "iuf":
         # Also turns the byte order of files such as FITS into the machine's own.

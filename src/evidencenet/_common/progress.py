@@ -24,7 +24,8 @@ class Progress:
     On a terminal this is a bar on standard error with the percentage, the fields given to `update`, the speed
     and the time left. In Jupyter it is the same bar as one output, which a line of text replaces in the end.
     If standard error is a file or a pipe, there is a first line, then at most one line every ten seconds,
-    and a last line with the total time and speed. An exception inside the block restores the terminal and is
+    and a last line with the total time and speed. A bar ends as "done", or as "stopped early" if not all
+    items were needed. An exception inside the block restores the terminal and is
     raised again.
 
     Parameters
@@ -97,15 +98,28 @@ class Progress:
         if not self._enabled:
             return
         if self._bar is not None:
+            if kind is None:
+                self._finish_bar(self._bar)
             self._bar.stop()
             return
         elapsed = self._clock() - self._start
-        line = f"{self._done:,} / {self._total:,} in {_duration(elapsed)}{self._speed(elapsed)}"
-        line = line if kind is None else f"stopped at {line}"
+        time_taken = f"in {_duration(elapsed)}{self._speed(elapsed)}"
+        if kind is not None:
+            line = f"stopped at {self._done:,} / {self._total:,} {time_taken}"
+        elif self._done < self._total:
+            line = f"done, stopped early at {self._done:,} of {self._total:,} {time_taken}"
+        else:
+            line = f"done, {self._done:,} {time_taken}"
         if self._cell is None:
             self._write(line, self._fields)
         else:
             self._cell.update({"text/plain": self._text(line, self._fields)}, raw=True)
+
+    def _finish_bar(self, bar: "rich.progress.Progress") -> None:
+        """Show a full bar, with a word if not all items were needed."""
+        early = self._done < self._total
+        fields = "  ".join(part for part in (self._fields, "stopped early" if early else "done") if part)
+        bar.update(bar.tasks[0].id, total=max(self._total, 1), completed=max(self._total, 1), fields=fields)
 
     def _update_lines(self) -> None:
         now = self._clock()

@@ -28,6 +28,14 @@ class FailedDrawsWarning(EvidenceWarning):
     """Draws of a model failed. Log K accounts for them, but find out why they failed."""
 
 
+class InputWarning(EvidenceWarning):
+    """Input was accepted in a way that you should know of: columns reordered, labels from 1, padding."""
+
+
+class RandomnessWarning(EvidenceWarning):
+    """Draws are not what the seed promises: they repeat, or depend on random numbers from elsewhere."""
+
+
 class RecalibrationWarning(EvidenceWarning):
     """Recalibration did not help, and was not applied."""
 

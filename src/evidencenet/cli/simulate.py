@@ -31,8 +31,11 @@ def simulate(
         typer.Option(metavar="N", help="How many chunks to draw at the same time; -1: one per processor."),
     ] = 1,
     chunk: Annotated[
-        int, typer.Option(parser=whole, metavar="N", help="Draws in one call of a simulator.")
-    ] = 10_000,
+        int | None,
+        typer.Option(
+            parser=whole, metavar="N", help="At most so many draws in one chunk; by time if not given."
+        ),
+    ] = None,
     max_failed: Annotated[
         float, typer.Option(metavar="F", help="Stop if a larger fraction of a model's draws fails.")
     ] = 0.5,

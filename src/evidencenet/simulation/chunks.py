@@ -1,21 +1,53 @@
-"""Chunks of draws: how one is drawn from its own seed, and how chunks become the draws that were wanted.
+"""Chunks of draws: how blocks are drawn from their own seeds, and how chunks become the draws wanted.
+
+The draws of a model are numbered 0, 1, 2, .... They are made in *blocks*, one call of the simulator each, and
+every block has a seed of its own. Which draws form a block depends only on the model, so the draws depend
+only on the seed. A *chunk* is a run of blocks that is drawn, and stored, in one go. Its length depends on how
+long draws take, and on nothing that changes the draws.
 
 `Source` draws the chunks of one model, `Gathered` puts the chunks of all models together.
 """
 
 import itertools
 import operator
+import random
+import sys
+import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evidencenet._common.arrays import Data, Parameters, finite_rows, join, layout, layout_text, map_arrays
+from evidencenet._common.arrays import (
+    Data,
+    Named,
+    Parameters,
+    arrays_of,
+    finite_rows,
+    in_order,
+    join,
+    layout,
+    layout_text,
+    map_arrays,
+)
+from evidencenet._common.masks import made_equal, no_infinity
 from evidencenet.simulation.model import DrawError, Model
 
 # Raised at once: a mistake in the model, or a chunk too large for memory. Other exceptions are failed draws.
 _NOT_A_FAILED_DRAW = (DrawError, MemoryError)
+# Draws in one block of a batch model: (from draw number, size). A block must be small, because it is the
+# smallest piece of work that can be shared out or stored: 100 draws of 0.02 s take 2 s. It must not be too
+# small, because a call costs 0.1 ms (seed and checks), and more if the simulator prepares something: measured
+# on two shared cores, drawing a Gaussian of 100 dimensions from its covariance matrix takes 160 µs a draw in
+# blocks of 100, and 25 µs in blocks of 1,000. The first blocks are smaller so that a trial of a few draws
+# takes no longer than these, and those after 100,000 draws are larger: they are at most 1% of what was drawn.
+_BATCH_BLOCKS = ((0, 10), (100, 100), (100_000, 1_000))
+# A JAX model is compiled for one size of block. Measured: 11 µs a draw at 100, 1.1 at 500, 0.5 at 1,000.
+_JAX_BLOCK = 500
+# A model whose draws fail by chance half the time makes two good ones at once within 20 tries: it misses all
+# of them three times in a thousand.
+_TRIES = 20
 
 
 @dataclass(frozen=True)
@@ -30,15 +62,97 @@ class Chunk:
         For each draw that was made, whether it is valid; boolean.
     failure
         What went wrong first, if anything did.
-    hopeless
-        Whether so many draws failed in a row that the rest were not made.
+    seconds
+        How long it took; 0 if the chunk was read from a store.
+    columns
+        The names of the numbers of a draw, if the simulator gives them.
+    outside
+        Which global random numbers were used while it was drawn: these do not follow the seed.
     """
 
     x: Data | None
     theta: Parameters | None
     valid: np.ndarray
     failure: Exception | str | None
-    hopeless: bool = False
+    seconds: float = 0.0
+    columns: tuple[str, ...] | None = None
+    outside: tuple[str, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        """How many draws failed."""
+        return len(self.valid) - int(np.count_nonzero(self.valid))
+
+    @property
+    def size(self) -> int:
+        """How many bytes the data take."""
+        return 0 if self.x is None else sum(array.nbytes for array in arrays_of(self.x))
+
+    def after(self, count: int) -> "Chunk":
+        """Return the chunk without its first `count` draws."""
+        rows = slice(int(np.count_nonzero(self.valid[:count])), None)
+        x, theta = (
+            None if tree is None else map_arrays(operator.itemgetter(rows), tree)
+            for tree in (self.x, self.theta)
+        )
+        return replace(self, x=x, theta=theta, valid=self.valid[count:])
+
+
+def join_chunks(chunks: Sequence[Chunk], model: Model) -> Chunk:
+    """Return consecutive chunks of a model as one."""
+    if len(chunks) == 1:
+        return chunks[0]
+    full = [chunk for chunk in chunks if chunk.x is not None]
+    columns = full[0].columns if full else None
+    data = [_in_columns(chunk, columns, model.name) for chunk in full]
+    thetas = [chunk.theta for chunk in chunks if chunk.theta is not None]
+    longest: Any = data[0] if data else None
+    if len({str(layout(x)) for x in data}) > 1:
+        for x in data[1:]:
+            longest, _ = made_equal(longest, x, add_mask=model.kind == "one")
+        data = [made_equal(x, longest, add_mask=model.kind == "one")[0] for x in data]
+        for x in data[1:]:
+            check_alike(model.name, x, model.name, data[0])
+    return Chunk(
+        x=join(*data) if data else None,
+        theta=join(*thetas) if thetas else None,
+        valid=np.concatenate([chunk.valid for chunk in chunks]),
+        failure=next((chunk.failure for chunk in chunks if chunk.failure is not None), None),
+        seconds=sum(chunk.seconds for chunk in chunks),
+        columns=columns,
+        outside=tuple(sorted({name for chunk in chunks for name in chunk.outside})),
+    )
+
+
+def _in_columns(chunk: Chunk, columns: tuple[str, ...] | None, model: str) -> Data:
+    """Return the data of a chunk with their columns in a given order."""
+    if chunk.x is None or isinstance(chunk.x, dict) or None in (columns, chunk.columns):
+        return chunk.x  # type: ignore[return-value]
+    try:
+        return in_order(Named(chunk.x, chunk.columns or ()), columns)[0]
+    except ValueError as error:
+        raise DrawError(f"model {model!r}: {error}") from None
+
+
+def _global_states() -> dict[str, Any]:
+    """Return the states of the global random numbers, which a simulator must not use."""
+    state = np.random.get_state(legacy=False)  # noqa: NPY002 (to see whether others use it)
+    states: dict[str, Any] = {
+        "numpy.random": (state["state"]["key"].tobytes(), state["state"]["pos"], state["gauss"]),
+        "random": random.getstate(),
+    }
+    if "torch" in sys.modules:
+        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
+    return states
+
+
+def block_sizes(model: Model) -> tuple[tuple[int, int], ...]:
+    """Return the blocks of a model: from which draw on, and how many draws each then has."""
+    if model.kind == "one":
+        return ((0, 1),)
+    if model.block is not None:
+        return ((0, model.block),)
+    return _BATCH_BLOCKS if model.kind == "batch" else ((0, _JAX_BLOCK),)
 
 
 @dataclass(frozen=True)
@@ -53,98 +167,134 @@ class Source:
         Its number among the models, which is part of the seed.
     seed
         The seed of the whole simulation.
-    size
-        How many draws a chunk has.
     patience
-        If so many draws fail one by one from the start of a chunk, the rest are not tried.
+        If so many draws fail one by one from the very first, the rest of the block is not tried.
+    missing
+        Whether NaN is a missing number. If not, it is a failure.
     """
 
     model: Model
     number: int
     seed: int
-    size: int
     patience: int
+    missing: bool = False
 
     def rng(self, *key: int) -> np.random.Generator:
-        """Return the random numbers of a chunk, or of one of its draws."""
+        """Return the random numbers of the block that begins at a draw, or of one draw in it."""
         return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(self.number, *key)))
 
-    def draw(self, chunk: int) -> Chunk:
-        """Make one chunk."""
-        rng = self.rng(chunk)
-        row_rngs = (self.rng(chunk, row) for row in itertools.count())
+    def block(self, start: int) -> int:
+        """Return how many draws the block has that begins at a draw."""
+        return [size for first, size in block_sizes(self.model) if start >= first][-1]
+
+    def end(self, draw: int) -> int:
+        """Return where the block ends that holds the draw before `draw`: a chunk may end there."""
+        sizes = block_sizes(self.model)
+        first, size = [(first, size) for first, size in sizes if draw > first or first == 0][-1]
+        return first + -(-(draw - first) // size) * size
+
+    def draw(self, start: int, stop: int) -> Chunk:
+        """Draw a chunk: all blocks from draw `start`, where one begins, to draw `stop`, where one ends."""
+        began, before = time.perf_counter(), _global_states()
+        blocks = []
+        while start < stop:
+            blocks.append(self._draw_block(start))
+            start += self.block(start)
+        after = _global_states()
+        return replace(
+            join_chunks(blocks, self.model),
+            seconds=time.perf_counter() - began,
+            outside=tuple(name for name in before if before[name] != after[name]),
+        )
+
+    def _draw_block(self, start: int) -> Chunk:
+        rng, size = self.rng(start), self.block(start)
+        if self.model.kind == "one":
+            return self._draw_rows(start, itertools.repeat(rng), None, None)
+        row_rngs = (self.rng(start, row) for row in itertools.count())
         theta = None
         try:
-            theta = self.model.draw_parameters(rng, self.size)
-            if self.model.kind != "one":
-                x = self.model.draw_data(rng, self.size, theta)
+            theta = self.model.draw_parameters(rng, size)
+            x, columns = self.model.draw_named(rng, size, theta)
         except _NOT_A_FAILED_DRAW:
             raise
         except Exception as error:
             # With the same parameters, because they usually decide which draws fail.
-            return self._draw_rows(row_rngs, theta, error)
-        if self.model.kind == "one":
-            return self._draw_rows(itertools.repeat(rng), theta, None)
-        valid, failure = _finite(x)
+            return self._draw_rows(start, row_rngs, theta, error)
+        valid, failure = _finite(x, self.missing)
         if not valid.all():
             x = map_arrays(operator.itemgetter(valid), x)
             theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
-        return Chunk(x, theta, valid, failure)
+        return Chunk(x, theta, valid, failure, columns=columns)
 
     def _draw_rows(
-        self, rngs: Iterator[np.random.Generator], thetas: Parameters | None, raised: Exception | None
+        self,
+        start: int,
+        rngs: Iterator[np.random.Generator],
+        thetas: Parameters | None,
+        raised: Exception | None,
     ) -> Chunk:
-        """Draw one at a time; `raised` is the exception of the whole chunk, if that was tried before."""
+        """Draw one at a time; `raised` is the exception of the whole block, if that was tried before."""
+        size = self.block(start)
         draws: list[tuple[Data, Parameters | None]] = []
-        valid = np.zeros(self.size, dtype=bool)
+        valid = np.zeros(size, dtype=bool)
         failure: Exception | str | None = raised
-        for row, rng in zip(range(self.size), rngs, strict=False):
+        columns: tuple[str, ...] | None = None
+        for row, rng in zip(range(size), rngs, strict=False):
             try:
                 theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
-                x = self.model.draw_data(rng, 1, theta)
+                x, columns = self.model.draw_named(rng, 1, theta)
             except _NOT_A_FAILED_DRAW:
                 raise
             except Exception as error:
                 failure = failure or error
             else:
-                finite, not_finite = _finite(x)
+                finite, not_finite = _finite(x, self.missing)
                 failure = failure or not_finite
                 if finite[0]:
                     valid[row] = True
                     draws.append((x, theta))
-                    check_alike(self.model.name, x, self.model.name, draws[0][0])
-            if not draws and row + 1 == self.patience:
-                return Chunk(None, None, valid[: row + 1], failure, hopeless=True)
-        if raised and len(draws) == self.size:
-            self._check_takes_batches(raised)
+                    if self.model.kind != "one":
+                        check_alike(self.model.name, x, self.model.name, draws[0][0])
+            if start == 0 and not draws and row + 1 == self.patience:
+                return Chunk(None, None, valid[: row + 1], failure)
+        if raised and len(draws) == size:
+            self._check_takes_batches(size, raised)
             # With other random numbers no draw failed. Still, one failure happened: count it.
             valid[0] = False
             draws = draws[1:]
         if not draws:
             return Chunk(None, None, valid, failure)
         theta = None if draws[0][1] is None else join(*(theta for _, theta in draws))
-        return Chunk(join(*(x for x, _ in draws)), theta, valid, failure)
+        return Chunk(join(*(x for x, _ in draws)), theta, valid, failure, columns=columns)
 
-    def _check_takes_batches(self, raised: Exception) -> None:
+    def _check_takes_batches(self, size: int, raised: Exception) -> None:
         """Raise if no two draws can be made at once: then the model has a mistake, and no draw has failed."""
-        for i in range(5):
+        for i in range(_TRIES):
             try:
-                self.model.draw(self.rng(0, self.size + i), min(2, self.size))
+                self.model.draw(self.rng(0, size + i), min(2, size))
                 return
             except Exception:
                 continue
         raise DrawError(
-            f"model {self.model.name!r} raised {words(raised)} for {self.size} draws at once, but for none "
+            f"model {self.model.name!r} raised {words(raised)} for {size} draws at once, but for none "
             "of them alone; correct it for batches, or use kind='one'"
         ) from raised
 
 
-def _finite(x: Data) -> tuple[np.ndarray, str | None]:
-    """Return which draws are finite, boolean (n,), and a text about the first array that has others."""
+def _finite(x: Data, missing: bool) -> tuple[np.ndarray, str | None]:
+    """Return which draws are valid, boolean (n,), and a text about the first array that has others.
+
+    If NaN is a missing number, a draw fails by infinity, or if all its numbers are missing.
+    """
     arrays = {f"x[{key!r}]": x[key] for key in x} if isinstance(x, dict) else {"x": x}
-    finite = {where: finite_rows(array) for where, array in arrays.items()}
+    check = no_infinity if missing else finite_rows
+    finite = {where: check(array) for where, array in arrays.items()}
     bad = [where for where, rows in finite.items() if not rows.all()]
-    return np.logical_and.reduce(list(finite.values())), f"NaN or infinity in {bad[0]}" if bad else None
+    valid = np.logical_and.reduce(list(finite.values()))
+    if missing:
+        return valid, f"infinity, or no number at all, in {bad[0]}" if bad else None
+    return valid, f"NaN or infinity in {bad[0]}" if bad else None
 
 
 def check_alike(model: str, x: Data, before: str, x_before: Data) -> None:
@@ -181,10 +331,22 @@ class Gathered:
         How many valid draws of each are wanted.
     keep_parameters
         Whether to keep the parameters too.
+    unequal
+        Whether the draws of each model may differ in length; by default not. Those with a mask always may.
     """
 
-    def __init__(self, names: Sequence[str], shares: Sequence[int], keep_parameters: bool) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        shares: Sequence[int],
+        keep_parameters: bool,
+        unequal: Sequence[bool] | None = None,
+    ) -> None:
         self.names, self.shares = tuple(names), tuple(shares)
+        self.columns: tuple[str, ...] | None = None
+        self.failure: list[str | None] = [None] * len(self.names)
+        self._padded = False
+        self._unequal = [False] * len(self.names) if unequal is None else list(unequal)
         self.valid, self.drawn, self.failed = ([0] * len(self.names) for _ in range(3))
         self._x: Any = None
         self._thetas: list[list[Parameters | None]] | None = None
@@ -205,7 +367,12 @@ class Gathered:
         places = np.flatnonzero(chunk.valid)
         wanted, start = min(len(places), self.missing(model)), self.done
         if chunk.x is not None and wanted:
-            self._copy(model, chunk.x, chunk.theta, slice(start, start + wanted))
+            if self._x is None:
+                self.columns = chunk.columns
+            x = _in_columns(chunk, self.columns, self.names[model])
+            if chunk.columns is None:
+                self.columns = None
+            self._copy(model, x, chunk.theta, slice(start, start + wanted))
         self.valid[model] += len(places)
         self.drawn[model] += len(chunk.valid)
         if wanted and not self.missing(model):
@@ -217,6 +384,11 @@ class Gathered:
         if self._x is None:
             rows = sum(self.shares)
             self._x = map_arrays(lambda array: np.empty((rows, *array.shape[1:]), array.dtype), x)
+        if layout(x) != layout(self._x):
+            # Lengths that differ between two models, and in neither of them, are a mistake.
+            varies = self._unequal[model] and (isinstance(self._x, dict) or place.start > self._start(model))
+            x, self._x = made_equal(x, self._x, add_mask=varies or isinstance(x, dict))
+            self._padded = True
         check_alike(self.names[model], x, self.names[0], self._x)
         self._x = map_arrays(lambda out, new: _widened(out, new, place.start), self._x, x)
         count = place.stop - place.start
@@ -224,6 +396,17 @@ class Gathered:
         if self._thetas is not None:
             wanted = None if theta is None else map_arrays(lambda array: array[:count], theta)
             self._thetas[model].append(wanted)
+
+    @property
+    def padded(self) -> tuple[int, int] | None:
+        """The shortest and the longest draw, if draws of unequal length were padded."""
+        if not isinstance(self._x, dict) or not (self._padded or any(self._unequal)):
+            return None
+        lengths = self._x["mask"].sum(axis=1) if set(self._x) == {"x", "mask"} else np.zeros(1)
+        return (int(lengths.min()), int(lengths.max())) if self._padded else None
+
+    def _start(self, model: int) -> int:
+        return sum(self.shares[:model])
 
     def fields(self) -> dict[str, Any]:
         """Return what `Simulations` is made of, once nothing is missing."""
@@ -234,6 +417,7 @@ class Gathered:
             "names": self.names,
             "failed": tuple(self.failed),
             "parameters": parameters and tuple(None if p[0] is None else join(*p) for p in parameters),
+            "columns": self.columns,
         }
 
 

@@ -8,17 +8,19 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from evidencenet._common.arrays import (
     Data,
+    Named,
     Parameters,
     arrays_of,
     as_data,
     finite_rows,
+    in_order,
     index_of,
     join,
     kind_of,
@@ -27,7 +29,8 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.display import card
-from evidencenet._common.warnings import EffectiveSizeWarning
+from evidencenet._common.masks import is_unequal, mask_missing, pad
+from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
 
@@ -39,6 +42,21 @@ _LEAST_EFFECTIVE = 1_000
 # It also warns when they are worth less than this part of their number: then one draw in a hundred or fewer
 # decides the answer.
 _LEAST_PART = 0.01
+# Draws are examined for repetitions up to this many of each model, or this many numbers: it then takes 0.1 s.
+_MOST_ROWS, _MOST_NUMBERS = 200_000, 2 * 10**7
+# Repetitions are told from this fraction on. Single precision alone makes 0.6% of 200,000 numbers equal.
+_LEAST_REPEATED = 0.01
+# Rows that repeat are counted. Even if all rows are equally likely, the counts of independent draws have a
+# variance over mean of 0.82 for a mean of 3, and 0.56 for 1.9 (a Poisson law without 0). Counts that are more
+# regular come from a seed, or from rows that are there twice: (least mean, largest variance over mean).
+_REGULAR = ((3.0, 0.5), (1.9, 0.1))
+# Up to this ratio, rows are repeated evenly, as from a library of simulations. That is told if the numbers
+# are continuous, because then they should not repeat at all.
+_EVEN = 2.0
+# Fewer distinct rows than this are data of few values, unless they are continuous.
+_LEAST_DISTINCT = 20
+# Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
+_HASH_NUMBERS = 2**16
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -49,11 +67,14 @@ class Simulations:
     ----------
     x
         The data, shape (n, ...), or a dict of such arrays; boolean arrays in a dict are masks. Integers
-        become float64, arrays of shape (n,) become (n, 1). All values must be finite.
+        become float64, arrays of shape (n,) become (n, 1). Arrays of pandas, Polars, xarray, PyTorch and JAX
+        are fine. A list of arrays of unequal length is padded and gets a mask. All values must be finite,
+        unless `missing` is given. Without `model`, a dict with the data of each model, by name.
     model
-        The label of each draw, integers 0, ..., K − 1, shape (n,).
+        The label of each draw, shape (n,): integers 0, ..., K − 1, or names. Integers 1, ..., K are counted
+        from 0, with a warning.
     names
-        K distinct names; by default ``"M0"``, ``"M1"``, ....
+        K distinct names; by default ``"M0"``, ``"M1"``, ..., or those in `model` in alphabetical order.
     log_weight
         The logarithm of an importance weight per draw, shape (n,); −inf is a weight of zero. Only ratios
         within one model matter. None means equal weights.
@@ -63,6 +84,19 @@ class Simulations:
         For each model its parameters, with one row per draw of that model in the order of `x`, or None.
     log_density
         For each model the function that gives its log density, as in `Model`, or None. Files do not hold it.
+    columns
+        The names of the numbers of a draw, if it is a vector; by default those of a DataFrame.
+    missing
+        ``"mask"``: NaN in `x` is a missing number. The data then become a dict with a mask, or images with a
+        further channel; see `evidencenet._common.masks.mask_missing`. Numbers must be missing in the draws in
+        the same way as in the observation.
+
+    Warns
+    -----
+    InputWarning
+        If labels were counted from 0, columns reordered by name, or draws padded.
+    RandomnessWarning
+        If draws repeat, as from a simulator that sets its own seed.
 
     Examples
     --------
@@ -71,6 +105,8 @@ class Simulations:
     >>> sims = Simulations(x, [0, 0, 0, 1, 1, 1], names=("flat", "trend"), failed=(0, 1))
     >>> sims.counts, sims.valid_fraction
     ((3, 3), array([1.  , 0.75]))
+    >>> Simulations({"flat": x[:3], "trend": x[3:]}).names
+    ('flat', 'trend')
     """
 
     x: Data
@@ -80,30 +116,42 @@ class Simulations:
     failed: tuple[int, ...]
     parameters: tuple[Parameters | None, ...] | None
     log_density: tuple[LogDensity | None, ...] | None = None
+    columns: tuple[str, ...] | None = None
 
     def __init__(
         self,
-        x: ArrayLike | dict[str, Any],
-        model: ArrayLike,
+        x: ArrayLike | Mapping[str, Any],
+        model: ArrayLike | None = None,
         names: Sequence[str] | None = None,
         *,
         log_weight: ArrayLike | None = None,
         failed: Sequence[int] | None = None,
         parameters: Sequence[Parameters | None] | None = None,
         log_density: Sequence[LogDensity | None] | None = None,
+        columns: Sequence[str] | None = None,
+        missing: Literal["mask"] | None = None,
     ) -> None:
-        data = as_data(x)
+        if missing not in (None, "mask"):
+            raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
+        if model is None:
+            x, model, names = _by_model(x, names)
+        given, own_columns = in_order(x, columns)
+        data = as_data(_padded(given))
         n = len(arrays_of(data)[0])
         if n == 0:
             raise ValueError("x is empty; wanted at least one draw of each model")
-        labels = checked_labels(model, n)
-        all_names = checked_names(names, labels)
+        labels, label_names = checked_labels(model, n, names)
+        all_names = checked_names(label_names, labels)
+        all_columns = _checked_columns(own_columns if columns is None else columns, data)
+        if missing == "mask":
+            data = mask_missing(data)
         counts = np.bincount(labels, minlength=len(all_names))
         for name, count in zip(all_names, counts, strict=True):
             if count == 0:
                 raise ValueError(f"model {name!r} has no draws; each model must have at least one")
         weight = None if log_weight is None else _checked_log_weight(log_weight, labels, all_names)
         _check_finite(data)
+        warn_of_repeats(data, labels, all_names)
         self._set(
             x=data,
             model=labels,
@@ -112,6 +160,7 @@ class Simulations:
             failed=checked_failed(failed, all_names),
             parameters=None if parameters is None else _checked_parameters(parameters, counts, all_names),
             log_density=_checked_log_density(log_density, all_names),
+            columns=all_columns,
         )
 
     def _set(self, **fields: Any) -> None:
@@ -308,6 +357,7 @@ class Simulations:
         label: str = "model",
         keys: str | Sequence[str] | None = None,
         log_density: Sequence[LogDensity | None] | None = None,
+        missing: Literal["mask"] | None = None,
         max_bytes: int | None = None,
     ) -> Self:
         """Read draws from files that any program wrote.
@@ -333,6 +383,8 @@ class Simulations:
             Which arrays or columns are the data; by default all others.
         log_density
             As in `Simulations`; files do not hold it.
+        missing
+            ``"mask"``: NaN is a missing number, as in `Simulations`; by default it is a failed draw.
         max_bytes
             How much memory the draws of one file may take. By default 256 MB, or 100 times the size of the
             file if that is more: a small file that unpacks to more was probably made to do harm.
@@ -348,8 +400,10 @@ class Simulations:
         >>> Simulations.read({"flat": "a.npy", "trend": "b.h5"})  # doctest: +SKIP
         """
         with naming(path):
-            fields = read_draws(path, names=names, label=label, keys=keys, max_bytes=max_bytes)
-            return cls(**fields, log_density=log_density)
+            fields = read_draws(
+                path, names=names, label=label, keys=keys, max_bytes=max_bytes, missing=missing is not None
+            )
+            return cls(**fields, log_density=log_density, missing=missing)
 
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
@@ -374,7 +428,173 @@ def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
         raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")
 
 
+def row_hashes(x: Data) -> np.ndarray:
+    """Return a number for each draw that is the same for equal draws, shape (n,), uint64.
+
+    Equal numbers of other types (float32, integers) have the same hash, and so have 0 and −0. Different draws
+    agree by chance once in 2⁶⁴.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> hashes = row_hashes(np.array([[1.0, 2.0], [2.0, 1.0], [1.0, 2.0]]))
+    >>> hashes[0] == hashes[2], hashes[0] == hashes[1]
+    (np.True_, np.False_)
+    """
+    arrays = arrays_of(x)
+    hashes = np.zeros(len(arrays[0]), np.uint64)
+    for salt, array in enumerate(arrays):
+        rows = array.reshape(len(array), -1)
+        places = np.arange(rows.shape[1], dtype=np.uint64) + np.uint64(salt << 40)
+        factors = _mixed(places) | np.uint64(1)
+        step = max(1, _HASH_NUMBERS // max(1, rows.shape[1]))
+        for start in range(0, len(rows), step):
+            # Adding 0 turns −0 into 0.
+            block = rows[start : start + step].astype(np.float64) + 0.0
+            hashes[start : start + step] += (_mixed(block.view(np.uint64)) * factors).sum(
+                axis=1, dtype=np.uint64
+            )
+    return hashes
+
+
+def _mixed(numbers: np.ndarray) -> np.ndarray:
+    """Spread every bit over all others (the finaliser of SplitMix64)."""
+    mixed = numbers + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))
+
+
+def warn_of_repeats(x: Data, model: np.ndarray, names: tuple[str, ...]) -> None:
+    """Warn if draws of a model repeat more than chance allows."""
+    width = sum(array.size for array in arrays_of(x)) // max(1, len(model))
+    most = int(min(_MOST_ROWS, max(1_000, _MOST_NUMBERS // max(1, width))))
+    step = max(1, _HASH_NUMBERS // max(1, width))
+    for k, name in enumerate(names):
+        rows = np.flatnonzero(model == k)[:most]
+        parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+        hashes = np.concatenate([row_hashes(map_arrays(operator.itemgetter(part), x)) for part in parts])
+        distinct = _distinct_if_repeated(hashes, x, rows)
+        if distinct is not None:
+            of = f"{len(rows):,}" if len(rows) == np.count_nonzero(model == k) else f"the first {len(rows):,}"
+            warnings.warn(
+                f"model {name!r}: only {distinct:,} of {of} draws are distinct. The draws repeat, as from a "
+                "simulator that sets its own seed, from a small library of simulations, or from a file that "
+                "was read twice. The network would learn them by heart, and every check on them would pass. "
+                "Take all random numbers from the rng that the simulator is given. If your data can take "
+                "only so few values, ignore this.",
+                RandomnessWarning,
+                stacklevel=4,
+            )
+
+
+def _distinct_if_repeated(hashes: np.ndarray, x: Data, rows: np.ndarray) -> int | None:
+    """Return how many of the draws in `rows` are distinct, if more repeat than chance allows."""
+    _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
+    distinct, n = len(counts), len(rows)
+    if n - distinct < max(_LEAST_REPEATED * n, 2):
+        return None
+    ratio = counts.var() / counts.mean()
+    regular = any(counts.mean() >= mean and ratio < largest for mean, largest in _REGULAR)
+    regular &= distinct >= _LEAST_DISTINCT
+    repeated = map_arrays(operator.itemgetter(rows[first[counts > 1][:1_000]]), x)
+    return distinct if regular or (ratio < _EVEN and _is_continuous(repeated)) else None
+
+
+def _is_continuous(x: Data) -> bool:
+    """Say whether some number takes values off any regular grid, unlike whole or rounded numbers."""
+    for array in arrays_of(x):
+        if array.dtype == bool:
+            continue
+        for column in array.reshape(len(array), -1).T[:100]:
+            values = np.unique(column.astype(np.float64))
+            gaps = np.diff(values)
+            if len(gaps) < 2:
+                continue
+            steps = gaps / gaps.min()
+            rounding = 4 * np.finfo(array.dtype).eps * np.abs(values).max() / gaps.min()
+            if np.abs(steps - np.round(steps)).max() > max(rounding, 1e-6):
+                return True
+    return False
+
+
 # Checks of what the user gives: each raises an error that says what to give instead.
+
+
+def _by_model(x: Any, names: Sequence[str] | None) -> tuple[Any, np.ndarray, Sequence[str]]:
+    """Return the data of a dict by model as one batch, their labels, and the names."""
+    if not isinstance(x, Mapping) or not x:
+        raise TypeError(
+            "Simulations needs to know the model of each draw: give model=, one label per draw, or a dict "
+            "with the data of each model, Simulations({'flat': x0, 'trend': x1})"
+        )
+    if names is not None and sorted(names) != sorted(map(str, x)):
+        raise ValueError(f"x has the models {', '.join(map(str, x))}, but names= gives {', '.join(names)}")
+    ordered = list(x) if names is None else list(names)
+    columns: tuple[str, ...] | None = None
+    tables = 0
+    parts = []
+    for name in ordered:
+        values, found = in_order(x[name], columns)
+        columns, tables = columns or found, tables + (found is not None)
+        parts.append(values)
+    if any(is_unequal(part) for part in parts):
+        rows = [row for part in parts for row in part]
+        data: Any = _padded(rows)
+    else:
+        batches = [as_data(part) for part in parts]
+        for name, batch in zip(ordered[1:], batches[1:], strict=True):
+            if layout(batch) != layout(batches[0]):
+                raise ValueError(
+                    f"the data of {name!r} are {layout_text(layout(batch))}, those of {ordered[0]!r} "
+                    f"{layout_text(layout(batches[0]))}; wanted the same keys, shapes and types. (A dict of "
+                    "the parts of a draw needs model=, one label per draw)"
+                )
+        data = join(*batches)
+    labels = np.repeat(np.arange(len(parts)), [_rows(part) for part in parts])
+    if columns is not None and tables == len(parts) and isinstance(data, np.ndarray):
+        data = Named(data, columns)
+    return data, labels, [str(name) for name in ordered]
+
+
+def _rows(part: Any) -> int:
+    return len(arrays_of(as_data(part))[0]) if not is_unequal(part) else len(part)
+
+
+def _padded(x: Any) -> Any:
+    """Pad a list of arrays of unequal length, and say so; return anything else as it is."""
+    if not is_unequal(x):
+        return x
+    padded = pad(x)
+    lengths = padded["mask"].sum(axis=1)
+    tell_padding(int(lengths.min()), int(lengths.max()))
+    return padded
+
+
+def tell_padding(shortest: int, longest: int) -> None:
+    """Warn that draws of unequal length were padded."""
+    warnings.warn(
+        f"the draws have unequal lengths, from {shortest} to {longest}: they were padded to {longest} and "
+        "are now a dict of 'x' and 'mask', which is True where there is data. Shorter observations are "
+        "padded in the same way; longer ones cannot be compared",
+        InputWarning,
+        stacklevel=5,
+    )
+
+
+def _checked_columns(columns: Sequence[str] | None, x: Data) -> tuple[str, ...] | None:
+    """Return the names of the numbers of a draw, one for each."""
+    if columns is None:
+        return None
+    names = tuple(map(str, columns))
+    if isinstance(x, dict) or x.ndim != 2 or x.shape[1] != len(names):
+        raise ValueError(
+            f"columns gives {len(names)} names, but x is {layout_text(layout(x))}; wanted one name for each "
+            "number of a draw"
+        )
+    if len(set(names)) < len(names):
+        raise ValueError(f"two columns have the same name: {', '.join(names)}; names must be distinct")
+    return names
 
 
 def _check_finite(x: Data) -> None:
@@ -384,8 +604,9 @@ def _check_finite(x: Data) -> None:
         if not finite.all():
             raise ValueError(
                 f"{where} has NaN or infinity in {np.count_nonzero(~finite)} of {len(finite)} rows, first in "
-                f"row {int(np.argmin(finite))}; draw with simulate(), which counts failed draws, or drop "
-                "these rows and say with failed= how many were dropped of each model"
+                f"row {int(np.argmin(finite))}. If NaN means that a number is missing, give missing='mask'. "
+                "If these are failed draws, draw with simulate(), which counts them, or drop the rows and "
+                "say with failed= how many were dropped of each model"
             )
 
 
@@ -559,6 +780,7 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
     """Put several simulations of the same models one after the other."""
     if not parts:
         raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
+    parts = [parts[0], *(_with_columns(other, parts[0].columns) for other in parts[1:])]
     for other in parts[1:]:
         _check_alike(parts[0], other)
     log_weights = [part.log_weight for part in parts if part.log_weight is not None]
@@ -573,7 +795,16 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
         failed=tuple(map(sum, zip(*(part.failed for part in parts), strict=True))),
         parameters=joined if parameters else None,
         log_density=_joined_densities(parts),
+        columns=parts[0].columns,
     )
+
+
+def _with_columns(sims: Simulations, columns: tuple[str, ...] | None) -> Simulations:
+    """Put the columns of draws in the order of others, if both have names."""
+    if columns is None or sims.columns is None or sims.columns == columns or isinstance(sims.x, dict):
+        return sims
+    x, _ = in_order(Named(sims.x, sims.columns), columns)
+    return Simulations._unchecked(**(vars(sims) | {"x": x, "columns": columns}))
 
 
 def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, ...] | None:
@@ -676,6 +907,8 @@ def _card(sims: Simulations) -> str:
             text += f", worth {sims.effective_sample_size[k]:,.0f} of equal weight"
         rows.append((name, text))
     rows.append(("data", layout_text(layout(sims.x))))
+    if sims.columns is not None:
+        rows.append(("columns", ", ".join(sims.columns)))
     if sims.parameters is not None:
         rows.append(("parameters", "kept"))
     return card(f"{len(sims):,} draws of {len(sims.names)} models", rows)

@@ -4,21 +4,58 @@
 says what to give instead.
 """
 
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evidencenet._common.warnings import InputWarning
 
-def checked_labels(model: ArrayLike, n: int) -> np.ndarray:
-    """Return labels (n,) as integers."""
+
+def checked_labels(
+    model: ArrayLike, n: int, names: Sequence[str] | None
+) -> tuple[np.ndarray, Sequence[str] | None]:
+    """Return labels (n,) as integers from 0, and the models' names if the labels or the caller give them.
+
+    Labels may be whole numbers, names or categories; numbers that begin with 1 are counted from 0.
+    """
+    # Categories of pandas have an order of their own.
+    order = getattr(getattr(model, "cat", model), "categories", None)
     labels = np.asarray(model)
-    if labels.dtype.kind not in "iub":
-        raise TypeError(f"model must hold integers, got dtype {labels.dtype}; convert with .astype(int)")
+    if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
+        labels = labels.astype(str)
+    if labels.dtype.kind not in "iubfUS":
+        raise TypeError(f"model must hold whole numbers or names, got dtype {labels.dtype}")
     if labels.shape != (n,):
         raise ValueError(f"model has shape {labels.shape}, but x has {n} rows; wanted one label per row")
-    return labels.astype(np.int64, copy=False)
+    if isinstance(names, str):
+        raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
+    if labels.dtype.kind in "US" and (names is not None or order is not None):
+        known = list(order) if names is None and order is not None else names
+        numbers, all_names = coded(labels, known, None)
+    else:
+        numbers, all_names = coded(labels, None, names)
+    return _from_zero(numbers.astype(np.int64, copy=False), all_names)
+
+
+def _from_zero(labels: np.ndarray, names: Sequence[str] | None) -> tuple[np.ndarray, Sequence[str] | None]:
+    """Count labels that begin with 1 from 0, with a warning."""
+    if len(labels) == 0 or labels.min() != 1 or (names is not None and labels.max() != len(names)):
+        return labels, names
+    count = int(labels.max())
+    if count < 2 or len(np.unique(labels)) != count:
+        return labels, names
+    if names is None:
+        names = [f"model {k}" for k in range(1, count + 1)]
+    warnings.warn(
+        f"the labels are 1 to {count}; evidencenet counts models from 0, so label 1 became model 0, "
+        f"{names[0]!r}, and label 2 model 1, {names[1]!r}",
+        InputWarning,
+        stacklevel=4,
+    )
+    return labels - 1, names
 
 
 def checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """A model: a name and how to draw data from it."""
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -8,16 +9,19 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
+from evidencenet._common.arguments import whole
 from evidencenet._common.arrays import (
     Data,
     Parameters,
     arrays_of,
     as_data,
+    in_order,
     kind_of,
     map_arrays,
     plain_array,
 )
 from evidencenet._common.display import card, named
+from evidencenet._common.masks import is_unequal, pad
 
 if TYPE_CHECKING:
     import jax
@@ -62,7 +66,14 @@ class Model:
           both are vectorised and compiled.
 
         A draw is an array of any fixed shape, or a dict of such arrays; a batch has n of them along its
-        first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key.
+        first axis. `rng` is a `numpy.random.Generator`, `key` a JAX random key. With ``"one"``, or in a list
+        of n arrays, draws may differ in length: they are padded, with a mask. A batch may be a DataFrame or
+        a tuple of n numbers each; names of columns are kept.
+    block
+        How many draws one call makes, for kinds ``"batch"`` and ``"jax"``; the draws of a given seed depend
+        on it. By default a call makes 10 draws, after the first 100 draws 100, and after 100,000 draws 1,000
+        (``"jax"``: always 500). Give a larger number if each call costs time of its own, for example to
+        start a program.
     log_density
         If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
         every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it
@@ -88,6 +99,7 @@ class Model:
     prior: Callable[..., Any] | None = field(default=None, kw_only=True)
     kind: Kind = field(default="batch", kw_only=True)
     log_density: Callable[[Any], Any] | None = field(default=None, kw_only=True)
+    block: int | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -102,6 +114,12 @@ class Model:
             raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
         if self.prior is not None and not callable(self.prior):
             raise TypeError(f"model {self.name!r}: prior must be a function or None, got {self.prior!r}")
+        self._check_arguments("prior", self.prior, 1)
+        self._check_arguments("simulate", self.simulate, 1 if self.prior is None else 2)
+        if self.block is not None:
+            if self.kind == "one":
+                raise ValueError(f"model {self.name!r}: kind 'one' makes one draw in a call; leave out block")
+            object.__setattr__(self, "block", whole(f"model {self.name!r}: block", self.block, 1))
         if self.log_density is not None and not callable(self.log_density):
             raise TypeError(
                 f"model {self.name!r}: log_density must be a function of a batch of data, or None, got "
@@ -159,15 +177,24 @@ class Model:
 
     def draw_data(self, rng: np.random.Generator, n: int, theta: Parameters | None) -> Data:
         """Draw one data set for each of n parameters; `theta` is None for a model without a prior."""
+        return self.draw_named(rng, n, theta)[0]
+
+    def draw_named(
+        self, rng: np.random.Generator, n: int, theta: Parameters | None
+    ) -> tuple[Data, tuple[str, ...] | None]:
+        """Draw data as `draw_data` does; return them, and the names of their columns if they have any."""
+        names: tuple[str, ...] | None = None
         n = _checked_request(rng, n)
         simulate = cast(Callable[..., Any], self.simulate)
         if self.kind == "batch":
-            raw = simulate(rng, n if theta is None else theta)
+            raw, names = _columns(simulate(rng, n if theta is None else theta), n)
         elif self.kind == "one":
             arguments = [
                 () if theta is None else (map_arrays(operator.itemgetter(i), theta),) for i in range(n)
             ]
-            raw = self._stacked("simulate", [simulate(rng, *argument) for argument in arguments])
+            rows = [_row(simulate(rng, *argument)) for argument in arguments]
+            names = rows[0][1]
+            raw = self._stacked("simulate", [row for row, _ in rows])
         else:
             raw = self._compiled_simulate(_keys(rng, n), *(() if theta is None else (theta,)))
         try:
@@ -176,17 +203,47 @@ class Model:
             raise self._error(f"simulate did not return data: {error}") from None
         for array in arrays_of(x):
             self._check_rows("simulate", array.shape[:1], n)
-        return x
+        return x, names
 
     def _check_rows(self, function: str, rows: tuple[int, ...], n: int) -> None:
         if rows == (n,):
             return
         given = f"{rows[0]} rows" if rows else "a single number"
         signature = _SIGNATURES[self.kind][self.prior is not None]
+        advice = "; if it makes one draw in a call, add kind='one'" if self.kind == "batch" else ""
         raise self._error(
             f"{function} returned {given} where {n} {'was' if n == 1 else 'were'} wanted; "
-            f"for kind={self.kind!r} the signature is {signature}"
+            f"for kind={self.kind!r} the signature is {signature}{advice}"
         )
+
+    def _check_arguments(self, what: str, function: Any, count: int) -> None:
+        """Raise if a function cannot be called with the arguments that it will get."""
+        if function is None:
+            return
+        if self.kind == "batch" and (what == "prior" or self.prior is None):
+            count += 1
+        try:
+            signature = inspect.signature(function)
+        except (TypeError, ValueError):  # some functions in C do not tell
+            return
+        try:
+            signature.bind(*[None] * count)
+        except TypeError:
+            wanted = _SIGNATURES[self.kind][self.prior is not None]
+            others = [
+                kind
+                for kind, calls in _SIGNATURES.items()
+                if kind != self.kind and _binds(signature, count + (1 if self.kind != "batch" else -1))
+            ]
+            advice = ""
+            if self.kind == "batch" and others and (what == "prior" or self.prior is None):
+                advice = ". If it makes one draw in a call, add kind='one' (or kind='jax')"
+            elif self.kind != "batch" and others and (what == "prior" or self.prior is None):
+                advice = ". If it makes n draws in a call, leave out kind="
+            raise TypeError(
+                f"model {self.name!r}: {what}{signature} cannot be called as kind={self.kind!r} calls it: "
+                f"{wanted}{advice}"
+            ) from None
 
     def _error(self, text: str) -> DrawError:
         return DrawError(f"model {self.name!r}: {text}")
@@ -207,6 +264,30 @@ class Model:
         return _vectorise(self.simulate)
 
 
+def _binds(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*[None] * count)
+    except TypeError:
+        return False
+    return True
+
+
+def _columns(raw: Any, n: int) -> tuple[Any, tuple[str, ...] | None]:
+    """Return what a batch simulator gave as rows, and the names of the columns, if there are any."""
+    if isinstance(raw, tuple) and raw and all(np.shape(column) == (n,) for column in raw):
+        return np.stack([plain_array(column) for column in raw], axis=1), getattr(raw, "_fields", None)
+    if isinstance(raw, list) and is_unequal(raw):
+        return pad(raw), None
+    return (raw, None) if isinstance(raw, dict) else in_order(raw, None)
+
+
+def _row(raw: Any) -> tuple[Any, tuple[str, ...] | None]:
+    """Return one draw, and the names of its numbers, if there are any."""
+    if isinstance(raw, tuple) and raw and all(np.ndim(number) == 0 for number in raw):
+        return np.array(raw), getattr(raw, "_fields", None)
+    return (raw, None) if isinstance(raw, dict) else in_order(raw, None)
+
+
 def _stack(rows: list[Any]) -> Any:
     """Put single draws together to one batch; dicts and tuples are stacked entry by entry."""
     first = rows[0]
@@ -220,6 +301,8 @@ def _stack(rows: list[Any]) -> Any:
         entries = [_stack([row[i] for row in rows]) for i in range(len(first))]
         return type(first)(*entries) if hasattr(first, "_fields") else tuple(entries)
     arrays = [plain_array(row) for row in rows]
+    if is_unequal(arrays):
+        return pad(arrays)
     for array in arrays:
         if array.shape != arrays[0].shape:
             raise ValueError(f"the first had shape {arrays[0].shape}, another has {array.shape}")

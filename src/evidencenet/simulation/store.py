@@ -4,9 +4,7 @@ A simulation that was interrupted continues from its store, to the same draws as
 """
 
 import hashlib
-import itertools
 import json
-import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -24,11 +22,11 @@ from evidencenet.simulation.io import containers, zarr_folder
 
 @dataclass(frozen=True)
 class Store:
-    """Chunks of draws on disk, each a Zarr group ``<model>/<chunk>`` in one Zarr folder.
+    """Chunks of draws on disk, each a Zarr group ``<model>/<number of its first draw>`` in one Zarr folder.
 
     A chunk is written to a temporary folder and then moved to its place: it is there as a whole or not at
     all, also if the process is killed, or if two processes fill the same store. Every chunk says which model,
-    chunk and settings (with the seed) it belongs to, and has a checksum.
+    draws and settings (with the seed) it belongs to, and has a checksum.
 
     Parameters
     ----------
@@ -44,59 +42,66 @@ class Store:
     keep_parameters: bool
     spec: str
 
-    def has(self, model: int, chunk: int) -> bool:
-        """Whether a chunk is there; it may still turn out to be damaged."""
-        return self._place(model, chunk).exists()
+    def starts(self, model: int) -> list[int]:
+        """Return the first draw of every chunk of a model, sorted; a chunk may turn out to be damaged."""
+        folder = self.path / str(model)
+        names = [entry.name for entry in folder.iterdir()] if folder.is_dir() else []
+        return sorted(int(name) for name in names if name.isdigit())
 
-    def read(self, model: int, chunk: int, max_bytes: int | None = None) -> Chunk | None:
-        """Return a chunk; None if it is missing, damaged, or belongs elsewhere."""
-        place = self._place(model, chunk)
+    def read(self, model: int, start: int, max_bytes: int | None = None) -> Chunk | None:
+        """Return the chunk that begins at a draw; None if it is missing, damaged, or belongs elsewhere."""
+        place = self._place(model, start)
         if not place.exists():
             return None
         try:
             about, arrays = containers.read(place, ".zarr", max_bytes)
-            self._check_identity(about or {}, model, chunk)
+            self._check_identity(about or {}, model, start)
             about = about or {}
             return Chunk(
                 containers.unflatten("x", about["x"], arrays),
                 containers.unflatten("theta", about["theta"], arrays),
                 arrays["valid"],
                 about["failure"],
+                columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
             )
         except (FileError, KeyError) as error:
             warnings.warn(
-                f"chunk {chunk} of model {model} in {self.path} is damaged and counts as missing: {error}",
+                f"the chunk at draw {start} of model {model} in {self.path} is damaged and counts as "
+                f"missing: {error}",
                 EvidenceWarning,
                 stacklevel=2,
             )
             return None
 
-    def write(self, model: int, chunk: int, drawn: Chunk) -> None:
+    def write(self, model: int, start: int, drawn: Chunk) -> None:
         """Store a chunk; one that is there already is replaced."""
         structure_x, arrays = containers.flatten("x", drawn.x)
         structure_theta, thetas = containers.flatten("theta", drawn.theta if self.keep_parameters else None)
         about = {
             "kind": "chunk",
-            **self._identity(model, chunk),
+            **self._identity(model, start),
             "x": structure_x,
             "theta": structure_theta,
+            "columns": drawn.columns,
             "failure": None if drawn.failure is None else words(drawn.failure),
         }
         containers.write(
-            self._place(model, chunk), about, {**arrays, **thetas, "valid": drawn.valid}, ".zarr"
+            self._place(model, start), about, {**arrays, **thetas, "valid": drawn.valid}, ".zarr"
         )
 
-    def _identity(self, model: int, chunk: int) -> dict[str, Any]:
-        return {"model": model, "chunk": chunk, "spec": self.spec}
+    def _identity(self, model: int, start: int) -> dict[str, Any]:
+        return {"model": model, "start": start, "spec": self.spec}
 
-    def _check_identity(self, about: Mapping[str, Any], model: int, chunk: int) -> None:
+    def _check_identity(self, about: Mapping[str, Any], model: int, start: int) -> None:
         if about.get("spec") != self.spec:
             raise FileError("it was drawn with another seed or other settings")
-        if (about["model"], about["chunk"]) != (model, chunk):
-            raise FileError(f"it is chunk {about['chunk']} of model {about['model']}, in the wrong place")
+        if (about["model"], about["start"]) != (model, start):
+            raise FileError(
+                f"it begins at draw {about['start']} of model {about['model']}, so it is in the wrong place"
+            )
 
-    def _place(self, model: int, chunk: int) -> Path:
-        return self.path / str(model) / str(chunk)
+    def _place(self, model: int, start: int) -> Path:
+        return self.path / str(model) / str(start)
 
 
 def is_store(path: Path) -> bool:
@@ -151,17 +156,23 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
     about = _description(path)
     settings, shares = about["settings"], about["shares"]
     store = Store(path, settings["keep_parameters"], _spec(settings))
-    gathered = Gathered(settings["models"], shares, store.keep_parameters)
+    # Draws of models that make one at a time may differ in length.
+    unequal = [kind == "one" for kind in settings.get("kind", [])] or None
+    gathered = Gathered(settings["models"], shares, store.keep_parameters, unequal)
     for model in range(len(shares)):
-        for number in itertools.count():
-            chunk = store.read(model, number, max_bytes) if gathered.missing(model) else None
-            if chunk is None:
+        starts = store.starts(model)
+        while gathered.missing(model):
+            position = gathered.drawn[model]
+            start = max((first for first in starts if first <= position), default=None)
+            chunk = None if start is None else store.read(model, start, max_bytes)
+            if start is None or chunk is None or len(chunk.valid) <= position - start:
                 break
             if sum(gathered.drawn) == 0 and chunk.x is not None:
                 # The arrays for all draws are made now, in the size that the description asks for.
                 row = sum(array.nbytes // max(1, len(array)) for array in arrays_of(chunk.x))
                 files.check_expansion(path, row * sum(shares), zarr_folder.size_on_disk(path), max_bytes)
-            gathered.add(model, chunk)
+            # Two processes that fill one store may have cut their chunks at different draws.
+            gathered.add(model, chunk.after(position - start))
     _check_complete(path, settings, gathered)
     return gathered.fields()
 
@@ -173,10 +184,9 @@ def _description(path: Path) -> dict[str, Any]:
     complete = isinstance(settings, dict) and isinstance(shares, list) and isinstance(about.get("code"), list)
     if complete and isinstance(settings, dict) and isinstance(shares, list):
         count = len(shares)
-        lists = (settings.get("models"), settings.get("chunk"), about["code"])
+        lists = (settings.get("models"), about["code"])
         complete = all(isinstance(part, list) and len(part) == count for part in lists)
         complete &= all(type(share) is int and share > 0 for share in shares)
-        complete &= all(type(size) is int and size > 0 for size in settings.get("chunk") or [0])
         complete &= all(isinstance(name, str) for name in settings.get("models") or [None])
         complete &= isinstance(settings.get("keep_parameters"), bool)
     if not complete:
@@ -196,10 +206,9 @@ def _check_complete(path: Path, settings: Mapping[str, Any], gathered: Gathered)
         for name, share, count in zip(settings["models"], gathered.shares, missing, strict=True)
         if count
     ]
-    chunks = sum(math.ceil(count / size) for count, size in zip(missing, settings["chunk"], strict=True))
     raise FileError(
-        f"{path} is not complete: {', '.join(texts)}, at least {chunks} chunks in all. Call simulate again "
-        f"with the same arguments and store={str(path)!r}; it draws only what is missing."
+        f"{path} is not complete: {', '.join(texts)}. Call simulate again with the same arguments and "
+        f"store={str(path)!r}; it draws only what is missing."
     )
 
 
@@ -240,11 +249,7 @@ def _check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any])
         if there.get(key) != wanted[key]
     ]
     if different:
-        advice = ""
-        if there.get("chunk") != wanted["chunk"] and len(set(there.get("chunk", []))) == 1:
-            # A chunk is never larger than the wanted draws of its model, so a small n makes small chunks.
-            advice = f" (with chunk={there['chunk'][0]} its chunks can be used)"
         raise FileError(
-            f"{path} was made with other settings: {'; '.join(different)}{advice}. Give the same settings to "
+            f"{path} was made with other settings: {'; '.join(different)}. Give the same settings to "
             "continue it, or another path, or delete the folder to begin again."
         )

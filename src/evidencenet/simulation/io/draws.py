@@ -16,9 +16,11 @@ import numpy as np
 
 from evidencenet._common.arrays import (
     Data,
+    Named,
     arrays_of,
     as_data,
     finite_rows,
+    in_order,
     join,
     kind_of,
     layout,
@@ -26,6 +28,7 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.files import FileError, readable
+from evidencenet._common.masks import no_infinity
 from evidencenet._common.warnings import FailedDrawsWarning
 from evidencenet.simulation import store
 from evidencenet.simulation.io import containers, tables
@@ -87,12 +90,13 @@ def read_draws(
     label: str = "model",
     keys: Keys = None,
     max_bytes: int | None = None,
+    missing: bool = False,
 ) -> dict[str, Any]:
     """Read the fields of `Simulations`; see `Simulations.read`."""
     if isinstance(path, str | os.PathLike):
         place = _checked_path(path)
         with naming(place):
-            fields = _labelled(place, read(place, label, keys, max_bytes), names)
+            fields = _labelled(place, read(place, label, keys, max_bytes), names, missing)
     elif isinstance(path, Mapping | Sequence) and len(path):
         if isinstance(path, Mapping) and names is not None:
             raise ValueError(
@@ -100,7 +104,7 @@ def read_draws(
             )
         names = list(path) if isinstance(path, Mapping) else names
         paths = list(path.values()) if isinstance(path, Mapping) else list(path)
-        fields = _one_per_model(paths, names, label, keys, max_bytes)
+        fields = _one_per_model(paths, names, label, keys, max_bytes, missing)
     else:
         raise TypeError(
             f"path must be a file, or one file per model in a list or a dict by name; got {path!r}"
@@ -113,7 +117,7 @@ def read_draws(
         warnings.warn(
             f"{sum(dropped):,} rows with NaN or infinity were dropped and count as failed draws: {counts}. "
             "The fraction of draws that do not fail is part of the Bayes factor: if these rows are not "
-            "draws, remove them from the file.",
+            "draws, remove them from the file. If NaN means that a number is missing, give missing='mask'.",
             FailedDrawsWarning,
             stacklevel=3,
         )
@@ -156,6 +160,8 @@ class Content:
         A tuple with an entry for each model, or arrays by name as another program called them.
     columns
         The names of the columns of a table.
+    data_columns
+        The names of the numbers of a draw, if it is a vector and the file gives them.
     """
 
     x: Data
@@ -165,6 +171,7 @@ class Content:
     log_weight: np.ndarray | None = None
     parameters: tuple[Any, ...] | dict[str, np.ndarray] | None = None
     columns: tuple[str, ...] | None = None
+    data_columns: tuple[str, ...] | None = None
 
 
 def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | None = None) -> Content:
@@ -188,7 +195,8 @@ def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | N
     if path.suffix.lower() == ".zarr" and store.is_store(path):
         fields = store.read(path, max_bytes)
         x, labels = (fields.pop(name) for name in ("x", "model"))
-        return Content(_chosen(path, x, keys), labels, **fields)
+        columns = fields.pop("columns") if keys is None else None
+        return Content(_chosen(path, x, keys), labels, **fields, data_columns=columns)
     about, arrays = containers.read(path, max_bytes=max_bytes)
     if about is None:
         return _from_arrays(path, arrays, candidates, keys)
@@ -206,6 +214,7 @@ def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | N
         arrays["failed"].tolist(),
         arrays.get("log_weight"),
         thetas,
+        data_columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
     )
 
 
@@ -274,6 +283,7 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
         about.get("failed"),
         table.values[:, columns["log_weight"]] if "log_weight" in columns else None,
         columns=None if table.header is None else names,
+        data_columns=None if header is None or all(map(tables.is_entry, header)) else header,
     )
 
 
@@ -313,7 +323,7 @@ def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         structure_of_theta, thetas = containers.flatten(f"parameters/{k}", theta)
         structures.append(structure_of_theta)
         arrays |= thetas
-    about = {"kind": "draws", "names": list(fields["names"]), "x": structure}
+    about = {"kind": "draws", "names": list(fields["names"]), "x": structure, "columns": fields["columns"]}
     return about | {"parameters": None if fields["parameters"] is None else structures}, arrays
 
 
@@ -332,12 +342,19 @@ def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], 
     if fields["log_weight"] is not None:
         columns["log_weight"] = fields["log_weight"]
     flat = x.reshape(len(x), -1)
-    columns |= {name: flat[:, i] for i, name in enumerate(tables.column_names(x.shape[1:]))}
+    data_columns = fields["columns"] or tables.column_names(x.shape[1:])
+    if {*columns, "model", "label", "log_weight"} & set(data_columns):
+        raise ValueError(
+            f"cannot write {path}: columns called model, label or log_weight have a meaning there"
+        )
+    columns |= {name: flat[:, i] for i, name in enumerate(data_columns)}
     about = {"kind": "draws", "names": list(fields["names"]), "failed": list(fields["failed"])}
     return about | {"dtype": str(x.dtype)}, columns
 
 
-def _labelled(path: Path, content: Content, names: Sequence[str] | None) -> dict[str, Any]:
+def _labelled(
+    path: Path, content: Content, names: Sequence[str] | None, missing: bool = False
+) -> dict[str, Any]:
     """Make the fields of `Simulations` from one file; rows that are not finite are dropped and counted."""
     if content.labels is None:
         there = "it holds only data" if content.columns is None else f"it has {', '.join(content.columns)}"
@@ -363,13 +380,15 @@ def _labelled(path: Path, content: Content, names: Sequence[str] | None) -> dict
         failed = [failed[k] for k in order]
         parameters = parameters and tuple(parameters[k] for k in order)
     fields = {"x": x, "model": model, "names": final, "failed": failed, "parameters": parameters}
-    return _without_failed(fields | {"log_weight": content.log_weight})
+    columns = content.data_columns if isinstance(x, np.ndarray) and x.ndim == 2 else None
+    return _without_failed(fields | {"log_weight": content.log_weight, "columns": columns}, missing)
 
 
-def _without_failed(fields: dict[str, Any]) -> dict[str, Any]:
-    """Drop the rows that are not finite; ``"dropped"`` counts them by model."""
+def _without_failed(fields: dict[str, Any], missing: bool) -> dict[str, Any]:
+    """Drop the rows that failed; ``"dropped"`` counts them by model. NaN may be a missing number instead."""
     model, count = fields["model"], len(fields["names"])
-    finite = np.logical_and.reduce([finite_rows(array) for array in arrays_of(fields["x"])])
+    check = no_infinity if missing else finite_rows
+    finite = np.logical_and.reduce([check(array) for array in arrays_of(fields["x"])])
     dropped = np.bincount(model[~finite], minlength=count).tolist()
     if finite.all():
         return fields | {"dropped": dropped}
@@ -403,6 +422,7 @@ def _one_per_model(
     label: str,
     keys: Keys,
     max_bytes: int | None,
+    missing: bool,
 ) -> dict[str, Any]:
     """Make the fields of `Simulations` from one file per model."""
     places = [_checked_path(path) for path in paths]
@@ -411,7 +431,10 @@ def _one_per_model(
     parts: list[dict[str, Any]] = []
     for place in places:
         with naming(place):
-            parts.append(_alone(place, read(place, label, keys, max_bytes)))
+            parts.append(_alone(place, read(place, label, keys, max_bytes), missing))
+            if parts[0]["columns"] is not None and parts[-1]["columns"] is not None:
+                x, _ = in_order(Named(parts[-1]["x"], parts[-1]["columns"]), parts[0]["columns"])
+                parts[-1] |= {"x": x, "columns": parts[0]["columns"]}
             this, first = layout(parts[-1]["x"]), layout(parts[0]["x"])
             if this != first:
                 raise FileError(f"it holds {layout_text(this)}; {places[0].name} holds {layout_text(first)}")
@@ -428,15 +451,16 @@ def _one_per_model(
         "log_weight": None if weights[0] is None else join(*weights),
         "parameters": None if all(theta is None for theta in parameters) else parameters,
         "dropped": [part["dropped"][0] for part in parts],
+        "columns": parts[0]["columns"] if all(part["columns"] for part in parts) else None,
     }
 
 
-def _alone(path: Path, content: Content) -> dict[str, Any]:
+def _alone(path: Path, content: Content, missing: bool) -> dict[str, Any]:
     """Make the fields of `Simulations` from a file of one model, named after the file if it has no name."""
     labels = content.labels
     if labels is None:
         labels = np.zeros(len(arrays_of(content.x)[0]), int)
-    fields = _labelled(path, replace(content, labels=labels), None)
+    fields = _labelled(path, replace(content, labels=labels), None, missing)
     if len(fields["names"]) > 1:
         raise FileError(
             f"it holds draws of {len(fields['names'])} models, and it is one of several files; wanted one "

@@ -143,6 +143,11 @@ def arranged(path: Path, header: tuple[str, ...] | None, values: np.ndarray) -> 
     return values.reshape(len(values), *shape)
 
 
+def is_entry(name: str) -> bool:
+    """Say whether a column is named as an entry of an array, such as ``x_0`` or ``x_2_5``."""
+    return re.fullmatch(r"x((?:_\d+)+)", name) is not None
+
+
 def column_names(shape: tuple[int, ...]) -> list[str]:
     """Name the entries of a draw as `arranged` reads them."""
     return ["_".join(map(str, ("x", *place))) for place in np.ndindex(shape)]
