@@ -500,7 +500,10 @@ def _bounded(x: np.ndarray) -> np.ndarray:
     """Bring numbers (n, N, C) of each channel to order one, and cut off outliers."""
     first = x[:1000].reshape(-1, x.shape[2])
     low, middle, high = np.quantile(first, [0.25, 0.5, 0.75], axis=0)
-    spread = np.where(high > low, high - low, np.std(first, axis=0))
+    spread = high - low
+    if not spread.all():
+        # Half of the numbers of a channel are the same. Only then, because squares of 1e160 are infinite.
+        spread = np.where(spread > 0, spread, np.std(first, axis=0))
     # The numbers may be tiny variations on a large offset, in double precision.
     return np.clip((x - middle) / np.where(spread > 0, spread, 1.0), -3, 3).astype(np.float32)
 

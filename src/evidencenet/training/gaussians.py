@@ -6,6 +6,7 @@ differs from the others by more than noise alone would: the edge of the spectrum
 the theory of random matrices (Marchenko & Pastur 1967).
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,7 +95,11 @@ class PartialMoments:
 
 def flat(x: Data, axes: int = 1) -> np.ndarray:
     """Flatten each draw to one row of numbers, (n, d); the first `axes` axes count the draws."""
-    parts = [np.reshape(array, (np.prod(array.shape[:axes], dtype=int), -1)) for array in arrays_of(x)]
+    # Both sizes, because -1 cannot be told from a batch without draws.
+    parts = [
+        np.reshape(array, (math.prod(array.shape[:axes]), math.prod(array.shape[axes:])))
+        for array in arrays_of(x)
+    ]
     return parts[0] if len(parts) == 1 else np.concatenate([p.astype(np.float32) for p in parts], axis=1)
 
 

@@ -15,6 +15,8 @@ _BLOCK_ROWS = 50_000
 _WIDE = 30.0
 # With `logarithm`, this ratio is enough: a log-normal law with a spread of 0.3 has it.
 _LOGGED = 4.0
+# Squares of numbers between these stay far from the limits of double precision, 1e-308 and 1e308.
+_EXTREME = (1e-100, 1e100)
 # Interquartile range of a normal law with unit variance.
 _QUARTILES = 1.349
 
@@ -254,7 +256,15 @@ def _fitted(
         shift, spread = middle, np.where(quartiles > 0, quartiles, spread)
     # What varies by less than its rounding is a constant too.
     constant = spread <= 8 * np.finfo(x.dtype).eps * np.abs(shift)
-    return shift, np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread)), logarithm, floor
+    with np.errstate(over="ignore"):
+        factor = np.where(constant, 0.0, 1 / np.where(constant, 1.0, spread))
+        usable = np.isfinite(factor.astype(x.dtype)) & np.isfinite(shift)
+    if not usable.all():
+        raise ValueError(
+            f"x holds numbers that vary by {spread[~usable].flat[0]:.3g}, beyond what {x.dtype} can scale. "
+            "Give x in other units, in which its numbers are of order one."
+        )
+    return shift, factor, logarithm, floor
 
 
 def _logged(x: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -285,9 +295,16 @@ def _moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # Differences from the first draw: sums of a constant, or of numbers on a large offset, would be rounded.
     first = x[0].astype(np.float64)
     blocks = [x[i : i + _BLOCK_ROWS] for i in range(0, len(x), _BLOCK_ROWS)]
-    beyond = np.sum([(block - first).sum(axis=0) for block in blocks], axis=0) / len(x)
-    squares = [np.square(block - first - beyond).sum(axis=0) for block in blocks]
-    return first + beyond, np.sqrt(np.sum(squares, axis=0) / len(x))
+    unit = _unit(np.max([np.abs(block - first).max(axis=0) for block in blocks], axis=0))
+    beyond = np.sum([((block - first) / unit).sum(axis=0) for block in blocks], axis=0) / len(x)
+    squares = [np.square((block - first) / unit - beyond).sum(axis=0) for block in blocks]
+    return first + unit * beyond, unit * np.sqrt(np.sum(squares, axis=0) / len(x))
+
+
+def _unit(largest: np.ndarray) -> np.ndarray:
+    """Return the unit to take squares in: 1, or a power of two where squares would be 0 or infinite."""
+    extreme = (largest > 0) & ((largest < _EXTREME[0]) | (largest > _EXTREME[1]))
+    return np.where(extreme, np.exp2(np.floor(np.log2(np.where(extreme, largest, 1.0)))), 1.0)
 
 
 def _apply(x: np.ndarray, shift: Any, factor: Any, logarithm: Any, floor: Any, squash: bool) -> np.ndarray:
