@@ -15,7 +15,21 @@ from conftest import draws
 from evidencenet import networks, problems
 from evidencenet.losses import Logistic
 from evidencenet.networks import ensemble
-from evidencenet.networks.architectures import BUILT_IN, DeepSet, Dense, Image, Sequence, Spectrum, Table
+from evidencenet.networks.architectures import (
+    BUILT_IN,
+    Categories,
+    DeepSet,
+    Dense,
+    Groups,
+    Image,
+    Irregular,
+    Parts,
+    Recurrence,
+    Sequence,
+    Spectrum,
+    Squares,
+    Table,
+)
 from evidencenet.training.inputs import prepare
 from evidencenet.training.loop import train_ensemble
 from evidencenet.training.plan import Plan
@@ -31,14 +45,28 @@ KINDS: list[tuple[Any, tuple[int, ...]]] = [
     (Dense(width=7, hidden=3), (5,)),
     (Dense(width=7, hidden=3, waves=2), (5,)),
     (Dense(width=7, hidden=3, norm=True), (5,)),
-    (DeepSet(width=7, hidden=3), (9, 2)),
-    (DeepSet(width=7, hidden=3, waves=2), (9,)),
-    (Table(width=7, hidden=3), (4, 6)),
-    (Table(width=7, hidden=3, waves=1), (4, 4, 2)),
+    (DeepSet(width=7, hidden=3, nodes=0), (9, 2)),
+    (DeepSet(width=7, hidden=3, waves=2, nodes=0), (9,)),
+    (Table(width=7, hidden=3, nodes=0), (4, 6)),
+    (Table(width=7, hidden=3, waves=1, nodes=0), (4, 4, 2)),
     (Sequence(width=7, hidden=3, kernel=4, depth=3, parts=2), (20, 1)),
     (Image(width=7, hidden=3, kernel=2, depth=1), (6, 6, 1)),
     (Spectrum(width=7, hidden=3), (16,)),
     (Spectrum(width=7, hidden=3), (6, 6, 2)),
+]
+# Those with an evidence head, of which the raw outputs are no linear function of anything.
+EVIDENCE_KINDS: list[tuple[Any, tuple[int, ...]]] = [
+    (Squares(projections=3, nodes=4), (7,)),
+    (Squares(projections=3, nodes=4, smooth=2), (7, 2)),
+    (DeepSet(hidden=3), (9, 2)),
+    (Table(hidden=3), (4, 6)),
+    (Sequence(hidden=3, nodes=4), (20,)),
+    (Image(hidden=3, nodes=4), (4, 5, 6, 1)),
+    (Recurrence(poles=3, mixed=2, hidden=3, nodes=4), (20, 2)),
+    (Categories(hidden=3), (20, 4)),
+    (Irregular(waves=5, hidden=3), (20, 2)),
+    (Groups(hidden=3), (5, 6)),
+    (Groups(hidden=3, nodes=4), (5, 6, 2)),
 ]
 each_kind = pytest.mark.parametrize(("architecture", "shape"), KINDS, ids=str)
 
@@ -122,7 +150,51 @@ def test_batch_normalisation_has_a_state_that_moves() -> None:
 
 
 def test_no_kind_is_forgotten() -> None:
-    assert {type(architecture) for architecture, _ in KINDS} == set(BUILT_IN.values())
+    tested = {type(architecture) for architecture, _ in (*KINDS, *EVIDENCE_KINDS)}
+    assert tested | {Parts} == set(BUILT_IN.values())
+
+
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize(("architecture", "shape"), EVIDENCE_KINDS, ids=str)
+def test_kinds_with_an_evidence_head(architecture: Any, shape: tuple[int, ...], outputs: int) -> None:
+    x = np.random.default_rng(3).normal(size=(20, *shape)).astype(np.float32)
+    network, state = ensemble.initialise(architecture, x[0], outputs, key=KEY)
+    raw, last = np.asarray(apply(network, state, x)[0]), np.asarray(hidden(network, state, x))
+    assert raw.shape == (20, outputs)
+    assert np.all(np.isfinite(raw))
+    assert np.all(np.isfinite(last))
+    assert last.shape[0] == 20
+    assert np.all(np.ptp(last, axis=0).max() > 0)
+    # All models begin alike.
+    np.testing.assert_allclose(raw - raw[:, :1], 0, atol=1e-5)
+    assert ensemble.operations(architecture, x[0], outputs) > 0
+    assert networks.from_dict(json.loads(json.dumps(networks.to_dict(architecture)))) == architecture
+
+
+def test_parts_are_joined() -> None:
+    parts = Parts(((("image",), Image(width=3)), (("numbers",), None), (("x", "mask"), DeepSet(width=3))))
+    rng = np.random.default_rng(4)
+    x = {
+        "image": rng.normal(size=(5, 6, 6, 1)).astype(np.float32),
+        "mask": np.arange(7) < np.arange(3, 8)[:, None],
+        "numbers": rng.normal(size=(5, 4)).astype(np.float32),
+        "x": rng.normal(size=(5, 7, 2)).astype(np.float32),
+    }
+    one = jax.tree.map(lambda leaf: leaf[0], x)
+    network, state = ensemble.initialise(parts, one, 3, key=KEY)
+    assert apply(network, state, x)[0].shape == (5, 3)
+    last = np.asarray(hidden(network, state, x))
+    for key in ("image", "numbers", "x"):
+        # Every part counts ...
+        assert np.all(
+            np.abs(np.asarray(hidden(network, state, {**x, key: x[key] + 1})) - last).max(axis=1) > 0
+        )
+    # ... but not what the mask leaves out.
+    other = {**x, "x": np.where(x["mask"][..., None], x["x"], np.float32(9))}
+    np.testing.assert_allclose(hidden(network, state, other), last, rtol=1e-5, atol=1e-5)
+    assert networks.from_dict(json.loads(json.dumps(networks.to_dict(parts)))) == parts
+    with pytest.raises(ValueError, match="Parts is made for draws with the keys"):
+        parts({"image": one["image"]}, 1, key=KEY)
 
 
 @each_kind
@@ -143,8 +215,8 @@ def test_raw_outputs_are_linear_in_the_last_hidden_layer(architecture: Any, shap
 
 def test_the_last_layers_own_weights() -> None:
     x = np.random.default_rng(3).normal(size=(10, 9, 2)).astype(np.float32)
-    network, state = ensemble.initialise(DeepSet(), x[0], 2, key=KEY)
-    last: Any = network.last  # type: ignore[attr-defined]
+    network, state = ensemble.initialise(DeepSet(nodes=0), x[0], 3, key=KEY)
+    last: Any = network.head.last  # type: ignore[attr-defined]
     wanted = 0.1 * (np.asarray(hidden(network, state, x)) @ last.weight + last.bias)
     np.testing.assert_allclose(apply(network, state, x)[0], wanted, rtol=1e-4, atol=1e-6)
 
@@ -229,8 +301,15 @@ def test_waves_follow_what_changes_often() -> None:
 # --- Bad input -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", BUILT_IN.values(), ids=lambda kind: kind.__name__)
-@pytest.mark.parametrize("name", ["width", "hidden"])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (kind, name)
+        for kind in BUILT_IN.values()
+        for name in ("width", "hidden", "projections", "poles", "mixed", "distances", "projected")
+        if kind is not Parts and name in kind.__dataclass_fields__
+    ],
+)
 def test_sizes_below_one(kind: Any, name: str) -> None:
     with pytest.raises(ValueError, match=f"{kind.__name__}: {name} = 0; wanted at least 1 unit"):
         kind(**{name: 0})

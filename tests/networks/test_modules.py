@@ -1,5 +1,6 @@
 """What the modules compute, number by number, against NumPy."""
 
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -10,11 +11,15 @@ import pytest
 
 from evidencenet.networks import modules
 from evidencenet.networks.modules import (
-    ConvolutionNetwork,
+    CategoriesEncoder,
+    ConvolutionEncoder,
     DenseNetwork,
+    EvidenceHead,
+    IrregularEncoder,
     Layers,
     Linear,
-    SetNetwork,
+    RecurrenceEncoder,
+    SetEncoder,
     Waves,
     _windows,
     sine_and_cosine,
@@ -37,6 +42,12 @@ def spectrum(x: np.ndarray) -> np.ndarray:
 def hidden(network: Any, x: Any) -> Any:
     """The last hidden layer, compiled as a whole, which is faster than step by step."""
     return network.hidden(x)
+
+
+@eqx.filter_jit
+def encoded(encoder: Any, x: Any) -> Any:
+    """The features of one draw."""
+    return encoder(x)
 
 
 def identity(x: Any) -> Any:
@@ -186,24 +197,23 @@ def test_windows_are_xlas_convolution(window: tuple[int, ...], step: int) -> Non
 
 def test_what_a_set_network_sees_of_each_element() -> None:
     x = normal(5, 2)
-    network = SetNetwork(2, 6, 7, 1, waves=3, table=False, rng=rng())
+    network = SetEncoder(2, 6, waves=3, table=False, rng=rng())
     assert network.waves is not None
     centred = x - x.mean(axis=0)
     both = np.concatenate([x, centred], axis=1)
     products = np.stack([centred[:, 0] ** 2, centred[:, 0] * centred[:, 1], centred[:, 1] ** 2], axis=1)
     wanted = np.concatenate([np.asarray(network.waves(jnp.asarray(both))), products], axis=1)
     assert wanted.shape[1] == len(network.element.layers[0].weight)
-    # With neither of its networks, only the means over the elements are left.
-    bare = without(without(network, "element"), "pooled")
-    found = np.asarray(hidden(bare, x))
+    # Without its network of each element, only the means over the elements are left.
+    found = np.asarray(encoded(without(network, "element"), x).smooth)
     np.testing.assert_allclose(found[: wanted.shape[1]], wanted.mean(axis=0), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("number", [0, 1, 3, 6])
 def test_what_a_set_network_sees_of_all_elements(number: int) -> None:
     x = {"mask": np.arange(6) < number, "x": normal(6, 2)}
-    network = SetNetwork(2, 4, 7, 1, waves=0, table=False, rng=rng())
-    found = np.asarray(hidden(without(network, "pooled"), x))
+    network = SetEncoder(2, 4, waves=0, table=False, rng=rng())
+    found = np.asarray(encoded(network, x).smooth)
     mean, sums, share, centre, spread = np.split(found, [4, 8, 9, 11])
     there = x["x"][: max(number, 1)] if number else np.zeros((1, 2), np.float32)
     np.testing.assert_allclose(share, [number / 6], rtol=1e-6)
@@ -214,7 +224,7 @@ def test_what_a_set_network_sees_of_all_elements(number: int) -> None:
 
 def moments(network: Any, x: Any, channels: int) -> np.ndarray:
     """Products by lag of values, and of these less their mean; then mean and spread: (lags + 1, 2, C)."""
-    found = np.asarray(hidden(without(network, "pooled"), x))
+    found = np.asarray(encoded(network, x).smooth)
     return found[-2 * (network.lags + 1) * channels :].reshape(network.lags + 1, 2, channels)
 
 
@@ -226,7 +236,7 @@ def correlated(x: np.ndarray, lags: int) -> np.ndarray:
 @pytest.mark.parametrize(("length", "channels", "lags"), [(50, 1, 9), (20, 3, 9), (4, 2, 4)])
 def test_lag_products_are_numpys(length: int, channels: int, lags: int) -> None:
     x = normal(length, channels)
-    network = ConvolutionNetwork((length,), channels, 4, 5, 1, kernel=3, depth=2, parts=2, rng=rng())
+    network = ConvolutionEncoder((length,), channels, 4, kernel=3, depth=2, parts=2, rng=rng())
     assert network.lags == lags
     found = moments(network, x, channels)
     for c in range(channels):
@@ -239,7 +249,7 @@ def test_lag_products_are_numpys(length: int, channels: int, lags: int) -> None:
 
 def test_lag_products_of_what_is_there() -> None:
     x = {"mask": np.arange(12) < 8, "x": normal(12)}
-    network = ConvolutionNetwork((12,), 1, 4, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
+    network = ConvolutionEncoder((12,), 1, 4, kernel=3, depth=1, parts=0, rng=rng())
     short = x["x"][:8].astype(np.float64)
     found = moments(network, x, 1)
     for i, values in enumerate((short, short - short.mean())):
@@ -254,19 +264,19 @@ def test_lag_products_of_what_is_there() -> None:
 def test_what_may_be_at_any_place() -> None:
     """The largest of the averages counts odds: it is the logarithm of their mean over all places."""
     x, width = normal(10), 4
-    network = ConvolutionNetwork((10,), 1, width, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
-    mean, square, odds = np.asarray(hidden(without(network, "pooled"), x))[: 3 * width].reshape(3, width)
+    network = ConvolutionEncoder((10,), 1, width, kernel=3, depth=1, parts=0, rng=rng())
+    mean, square, odds = np.asarray(encoded(network, x).smooth)[: 3 * width].reshape(3, width)
     assert np.all(odds > mean)
     # To third order in what is small: log E[exp h] = E[h] + Var[h]/2.
     np.testing.assert_allclose(odds - mean, (square - mean**2) / 2, rtol=0.5)
     padded = {"mask": np.arange(14) < 10, "x": np.append(x, np.full(4, 7.0, np.float32))}
-    longer = ConvolutionNetwork((14,), 1, width, 5, 1, kernel=3, depth=1, parts=0, rng=rng())
-    again = np.asarray(hidden(without(longer, "pooled"), padded))[: 3 * width]
+    longer = ConvolutionEncoder((14,), 1, width, kernel=3, depth=1, parts=0, rng=rng())
+    again = np.asarray(encoded(longer, padded).smooth)[: 3 * width]
     np.testing.assert_allclose(again, np.concatenate([mean, square, odds]), rtol=1e-4, atol=1e-6)
 
 
 def test_images_have_no_lags() -> None:
-    assert ConvolutionNetwork((8, 8), 1, 4, 5, 1, kernel=3, depth=1, parts=0, rng=rng()).lags == 0
+    assert ConvolutionEncoder((8, 8), 1, 4, kernel=3, depth=1, parts=0, rng=rng()).lags == 0
 
 
 def test_the_last_layer_is_linear_and_small() -> None:
@@ -300,3 +310,71 @@ def test_slopes_of_sine_and_cosine_are_each_other() -> None:
 def test_far_out_sine_and_cosine_stay_bounded() -> None:
     found = np.asarray(sine_and_cosine(jnp.asarray([1e7, -3e9, 1e30], dtype=jnp.float32)))
     assert np.all(np.abs(found) <= 1 + 1e-5)
+
+
+# --- Evidence heads --------------------------------------------------------------------------------------
+
+
+def test_an_evidence_head_is_a_sum_of_exponentials() -> None:
+    head = EvidenceHead(3, 1, 4, rng())
+    assert float(head(jnp.asarray(normal(3)))[0]) == 0  # all models begin alike
+    weight, bias, x = normal(3, 8, seed=4), normal(8, seed=5), normal(3, seed=6)
+    head = eqx.tree_at(lambda h: (h.weight, h.bias), head, (weight, bias))
+    exponents = (x @ weight + bias).reshape(2, 4)
+    wanted = np.log(np.exp(exponents).sum(axis=1))
+    np.testing.assert_allclose(head(jnp.asarray(x)), [wanted[1] - wanted[0]], rtol=1e-5)
+    assert EvidenceHead(3, 5, 4, rng())(jnp.asarray(x)).shape == (5,)
+
+
+@pytest.mark.parametrize(("length", "channels"), [(2, 1), (50, 1), (64, 2), (65, 1), (200, 2)])
+def test_recurrences_are_a_loop(length: int, channels: int) -> None:
+    x = normal(length, channels)
+    encoder = RecurrenceEncoder(channels, 5, 3, rng())
+    powers = np.asarray(encoder._powers(2), np.float64)[:, :, 1]
+    pole, state, wanted = powers[0] + 1j * powers[1], np.zeros((channels, 5), complex), []
+    mix = encoder.mix.reshape(channels, 2, 5, 3)
+    for row in x:
+        state = pole * state + row[:, None]
+        wanted.append(np.einsum("crp,crpm->m", np.stack([state.real, state.imag], axis=1), mix))
+    found = np.asarray(eqx.filter_jit(encoder._recurrences)(jnp.asarray(x)))
+    np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_pairs_of_letters_are_counted() -> None:
+    letters = np.array([0, 1, 1, 2, 0, 1, 2, 2, 0, 1])
+    hot = np.eye(3, dtype=np.float32)[letters]
+    exact = np.asarray(encoded(CategoriesEncoder(1), hot).exact)
+    counts = np.bincount(letters)
+    np.testing.assert_allclose(exact[:3], np.log1p(counts), rtol=1e-5)
+    pairs = np.zeros((3, 3))
+    for first, second in itertools.pairwise(letters):
+        pairs[first, second] += 1
+    share = (pairs.sum(axis=0) + 1 / 3) / (pairs.sum() + 1)
+    expected = pairs.sum(axis=1, keepdims=True) * share
+    # After logarithms and differences of three counts, and their evidence for two concentrations.
+    np.testing.assert_allclose(
+        exact[8:17], ((pairs - expected) / np.sqrt(expected + 1)).ravel(), rtol=1e-4, atol=1e-5
+    )
+    # The evidence of counts is that of Pólya's urn, drawn from one letter at a time.
+    urn, seen = 0.0, np.zeros(3)
+    for letter in letters:
+        urn += np.log((seen[letter] + 2.0) / (seen.sum() + 6.0))
+        seen[letter] += 1
+    assert float(modules.log_evidence_of_counts(jnp.asarray(counts, jnp.float32), 2.0)) == pytest.approx(
+        urn, abs=1e-4
+    )
+
+
+def test_sines_are_fitted_to_irregular_values() -> None:
+    time, y = np.sort(rng(7).uniform(-1.7, 1.7, 30)), rng(8).normal(size=30)
+    there = np.arange(30) < 22
+    x = {"mask": there, "x": np.stack([time, y], axis=1).astype(np.float32)}
+    encoder = IrregularEncoder(2, 30, 4, 5, rng())
+    found = np.asarray(encoded(encoder, x).exact)[:4]
+    for wanted_at, frequency in zip(found, encoder.frequency, strict=True):
+        design = np.stack([np.sin(frequency * time), np.cos(frequency * time)], axis=1)[there]
+        # The density of y with normal amplitudes of unit variance, relative to noise alone.
+        covariance = np.eye(22) + design @ design.T
+        quadratic = y[there] @ (np.eye(22) - np.linalg.inv(covariance)) @ y[there]
+        wanted = 0.5 * quadratic - 0.5 * np.linalg.slogdet(covariance)[1]
+        assert wanted_at == pytest.approx(wanted, abs=1e-3)

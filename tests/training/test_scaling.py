@@ -217,3 +217,25 @@ def test_the_data_are_not_changed(squash: bool) -> None:
     before = x.copy()
     scaled(x, squash=squash)
     np.testing.assert_array_equal(x, before)
+
+
+# --- Logarithms ------------------------------------------------------------------------------------------
+
+
+def test_logarithm_of_positive_numbers_zeros_included() -> None:
+    rng = np.random.default_rng(0)
+    x = np.exp(0.6 * rng.normal(size=(5000, 2)))
+    x[::50, 0] = 0
+    x[:, 1] = rng.normal(size=5000)
+    scaling = Scaling.fit(x, logarithm=True)
+    # Only of numbers that are never negative.
+    assert scaling.logarithm.tolist() == [True, False]
+    smallest = x[:, 0][x[:, 0] > 0].min()
+    wanted = np.log(np.maximum(x[:, 0], smallest / 2))
+    found = scaling(x)
+    assert isinstance(found, np.ndarray)
+    np.testing.assert_allclose(found[:, 0], (wanted - wanted.mean()) / wanted.std(), atol=1e-4)
+    # What varies by less than a factor of four stays as it is.
+    assert not np.any(Scaling.fit(1 + 0.1 * rng.random((100, 3)), logarithm=True).logarithm)
+    again = Scaling.from_arrays(scaling.arrays(), None, scaling.squash)
+    np.testing.assert_array_equal(again(x), found)

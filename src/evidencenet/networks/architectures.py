@@ -491,7 +491,7 @@ class Groups:
     width: int = 32
     projected: int = 8
     hidden: int = 64
-    nodes: int = 0
+    nodes: int = 16
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, projected=self.projected, hidden=self.hidden)

@@ -226,7 +226,7 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
     flat.append(Squares(projections=32, nodes=32, smooth=16))
     waves: list[Architecture] = [DeepSet(waves=_WAVES)] if numbers <= _MOST_WAVES else []
     spectrum: list[Architecture] = [Spectrum()] if _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM else []
-    ordered: list[Architecture] = [Series(), Recurrence(), *spectrum]
+    ordered: list[Architecture] = [Recurrence(), Series(), *spectrum]
     match part.kind:
         case "vector":
             return flat

@@ -1,7 +1,7 @@
 """Equinox modules that architectures are made of; each maps one x to raw outputs.
 
-A module's `hidden` is its last hidden layer, of which the raw outputs are a linear function: what the network
-has made of the data, in which observations can be told from draws.
+A module's `hidden` is its last hidden layer: what the network has made of the data, in which observations can
+be told from draws. Raw outputs are a linear function of it, or come from an `EvidenceHead`.
 """
 
 import itertools
@@ -613,6 +613,8 @@ class CategoriesEncoder(eqx.Module):
     def __call__(self, x: Any) -> Features:
         """Features of one draw."""
         letters, mask = elements(x)
+        # What is no indicator would have negative counts.
+        letters = jnp.clip(letters, 0, 1)
         if mask is not None:
             letters = letters * mask[:, None].astype(letters.dtype)
         length, kinds = letters.shape
