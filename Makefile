@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DOCS   := $(VENV)/.ready-docs
 
-.PHONY: demo test check format bench paper docs clean
+.PHONY: demo test test-lowest check format bench paper docs clean
 
 demo: $(READY)                    ## the paper's 100-dimensional time series, end to end
 	$(BIN)/python -m evidencenet.demo
@@ -15,6 +15,15 @@ test: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/compiled
 test: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
 test: $(READY)                    ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
+
+# The oldest versions that pyproject.toml allows, in an environment of their own. What is tested reads and writes
+# every kind of file, draws, trains, saves and loads.
+SMOKE := tests/_common tests/simulation/test_io.py tests/simulation/test_store.py tests/training/test_checkpoint.py
+test-lowest: $(READY)             ## a part of the tests, with the lowest dependencies
+	$(BIN)/python -m pip install --quiet "uv>=0.8"
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
+	$(BIN)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[files]' pytest
+	.venv-lowest/bin/python -m pytest -p no:cacheprovider $(SMOKE)
 
 check: $(READY)                   ## lint, format, types, and the order of imports
 	$(BIN)/ruff check .
@@ -52,5 +61,5 @@ $(DOCS): $(READY)
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-* build dist site demo-output .pytest_cache .mypy_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

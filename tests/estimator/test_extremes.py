@@ -47,5 +47,5 @@ def test_no_observations(case: str, request: pytest.FixtureRequest) -> None:
     count, members = len(given.net.names), len(given.net.gain)
     assert given.net.log_bayes_factor(empty, model=1, against=0).shape == (0,)
     assert given.net.error(empty, model=1, against=0).shape == (0,)
-    assert given.net.members(empty).shape == (members, 0)
+    assert given.net.members(empty, model=1, against=0).shape == (members, 0)
     assert given.net.probabilities(empty).shape == (0, count)

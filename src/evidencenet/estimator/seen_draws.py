@@ -114,7 +114,9 @@ def _constants(x: Data) -> np.ndarray:
 
 def _flat(x: Data, rows: slice = slice(None)) -> np.ndarray:
     """All numbers of each draw in a row, in double precision, (n, d)."""
-    parts = [array[rows].reshape(len(array[rows]), -1).astype(np.float64) for array in arrays_of(x)]
+    # Not -1 for the second size, which cannot be told if there are no draws.
+    blocks = [(array[rows], int(np.prod(array.shape[1:]))) for array in arrays_of(x)]
+    parts = [block.reshape(len(block), size).astype(np.float64) for block, size in blocks]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

@@ -113,7 +113,7 @@ class Scaling:
             scaled = _mixed(scaled, self.whitening)
         if self.projection is None:
             return scaled
-        rows = [array.reshape(len(array), -1) for array in arrays_of(scaled)]
+        rows = [_row_by_row(array) for array in arrays_of(scaled)]
         return np.asarray(np.concatenate(rows, axis=1) @ self.projection)
 
     def _each(self, x: Data) -> Data:
@@ -179,14 +179,18 @@ def _single_numbers(layout: Layout | None, key: str) -> bool:
 def _mixed(x: Data, matrix: np.ndarray) -> Data:
     """Multiply all numbers of each draw by a matrix; shapes stay."""
     arrays = arrays_of(x)
-    rows = len(arrays[0])
-    columns = [array.reshape(rows, -1) for array in arrays]
+    columns = [_row_by_row(array) for array in arrays]
     mixed = (columns[0] if len(columns) == 1 else np.concatenate(columns, axis=1)) @ matrix
     ends = np.cumsum([part.shape[1] for part in columns])[:-1]
     parts = [
         part.reshape(array.shape) for part, array in zip(np.split(mixed, ends, axis=1), arrays, strict=True)
     ]
     return dict(zip(x, parts, strict=True)) if isinstance(x, dict) else parts[0]
+
+
+def _row_by_row(array: np.ndarray) -> np.ndarray:
+    """Put the numbers of each draw in a row, (n, d); also if there are no draws."""
+    return array.reshape(len(array), int(np.prod(array.shape[1:])))
 
 
 def _mask_of(x: dict[str, np.ndarray], array: np.ndarray) -> np.ndarray | None:
