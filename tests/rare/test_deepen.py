@@ -126,12 +126,12 @@ def _tails(net: en.EvidenceNetwork, rare: en.RareDraws) -> tuple[Tail, ...]:
 
 
 def test_exact_log_k_passes_the_checks_of_rare_draws(problem: Problem, rare: en.RareDraws) -> None:
-    """And log K that is a tenth too large fails: what errors of log P explain is not blamed on log K."""
+    """And log K that is a third too large fails: what errors of log P explain is not blamed on log K."""
     drawn = rare.thinned()
     assert isinstance(drawn.x, np.ndarray)
     exact = problem.log_bayes_factor(drawn.x)
     verdicts = []
-    for factor in (1.0, 1.1):
+    for factor in (1.0, 1.3):
         log_k = np.stack([np.zeros(len(exact)), factor * exact], axis=1)
         counts = np.bincount(drawn.model)
         boosted = log_k + settled(drawn, log_k) - np.log(counts / counts[0])
@@ -255,10 +255,10 @@ def test_three_models() -> None:
         )
 
     models = [en.Model("noise", lambda rng, n: rng.normal(size=(n, 4))), shifted(0), shifted(1)]
-    sims = en.simulate(models, 30_000, seed=1, progress=False)
+    sims = en.simulate(models, 20_000, seed=1, progress=False)
     recipe = en.Recipe(epochs=6)
     net = en.train(sims, recipe=recipe, learn_error=False, **QUICK)  # type: ignore[arg-type]
-    deep = en.deepen(net, models, n=2000, recipe=recipe, learn_error=False, rounds=1, seed=2, progress=False)
+    deep = en.deepen(net, models, n=1000, recipe=recipe, learn_error=False, rounds=1, seed=2, progress=False)
 
     def exact(x: np.ndarray, k: int) -> np.ndarray:
         cov = np.eye(4) + (0 if k == 0 else 4 * np.outer(design[k - 1], design[k - 1]))
