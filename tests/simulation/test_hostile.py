@@ -89,7 +89,10 @@ def models(seed: int) -> list[en.Model]:
     return [en.Model(name, lambda rng, n: rng.normal(size=(n, 2))) for name in ("a", "b")]
 
 
-def test_exchanged_chunks_are_noticed_and_drawn_again(tmp_path: Path) -> None:
+def test_exchanged_chunks_are_noticed_and_drawn_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidencenet.simulation.draw._WRITE_SECONDS", 0.0)  # every chunk has its own folder
     options: dict[str, Any] = {"chunk": 10, "progress": False}
     store, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
     expected: Any = en.simulate(models(1), 60, seed=1, store=store, **options)
@@ -102,9 +105,9 @@ def test_exchanged_chunks_are_noticed_and_drawn_again(tmp_path: Path) -> None:
 
     message = "in the wrong place|another seed or other settings"
     for one, two in (
-        (store / "0" / "1", store / "1" / "1"),
-        (store / "0" / "0", store / "0" / "2"),
-        (store / "1" / "2", other / "1" / "2"),
+        (store / "0" / "10", store / "1" / "10"),
+        (store / "0" / "0", store / "0" / "20"),
+        (store / "1" / "20", other / "1" / "20"),
     ):
         exchange(one, two)
         with pytest.warns(EvidenceWarning, match=message), pytest.raises(FileError, match="is not complete"):
