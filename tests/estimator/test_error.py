@@ -11,7 +11,8 @@ from scipy.special import log_softmax, softmax
 
 import evidencenet as en
 from conftest import draws, rms
-from evidencenet.estimator.error import ErrorModel, _witnessed, squared_errors
+from evidencenet.estimator.error import ErrorModel
+from evidencenet.estimator.learn_error import _witnessed, squared_errors
 from evidencenet.estimator.second_look import SecondLook
 from evidencenet.losses import Logistic
 from evidencenet.networks.architectures import Dense

@@ -1,12 +1,15 @@
-"""What users may give to `train`: names instead of objects, and a clear message for everything else."""
+"""`Request`: what a user asked of `train`, checked; a clear message for everything that is not understood."""
 
 import difflib
 import inspect
 import operator
+import os
 import re
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
@@ -14,9 +17,12 @@ import numpy as np
 from evidencenet import losses, networks
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.warnings import EvidenceWarning
+from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.training.checkpoint import run_fingerprint
 from evidencenet.training.recipe import Recipe
+from evidencenet.training.split import Augment
 
 # Words that people use for an architecture, besides its name.
 _OTHER_NAMES = {
@@ -28,6 +34,105 @@ _OTHER_NAMES = {
     "mlp": "Dense",
     "vector": "Dense",
 }
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """The arguments of `train`, checked; names are replaced by what they stand for.
+
+    `known` are the known densities, if there are any. `sims` are the draws that networks are trained on: then
+    draws of a reference are among them.
+    """
+
+    sims: Simulations
+    loss: losses.Loss | None
+    network: networks.Architecture | None
+    members: int
+    recipe: Recipe | None
+    baseline: bool | None
+    augment: Augment | None
+    layout: str | Mapping[str, str] | None
+    learn_error: bool
+    seed: int
+    progress: bool
+    checkpoint: Path | None
+    known: KnownDensities | None = None
+
+    @staticmethod
+    def checked(
+        sims: Any,
+        loss: Any,
+        network: Any,
+        members: Any,
+        recipe: Any,
+        baseline: bool | None,
+        augment: Any,
+        layout: str | Mapping[str, str] | None,
+        learn_error: bool,
+        seed: Any,
+        progress: bool,
+        checkpoint: str | os.PathLike[str] | None,
+    ) -> "Request":
+        """Check all arguments of `train`, whose parameters these are."""
+        sims, loss, network = checked_simulations(sims), checked_loss(loss), checked_network(network)
+        check_others(recipe, baseline, augment, loss)
+        request = Request(
+            sims,
+            loss,
+            network,
+            checked_members(members),
+            recipe,
+            baseline,
+            augment,
+            layout,
+            learn_error,
+            checked_seed(seed),
+            progress,
+            None if checkpoint is None else Path(checkpoint),
+        )
+        if sims.log_density is None:
+            return request
+        known = KnownDensities.of(sims, augment, request.seeds.split, loss)
+        return replace(request, known=known, sims=known.classes)
+
+    @property
+    def seeds(self) -> "Seeds":
+        """Seeds of the parts of a training, all from the one seed."""
+        return Seeds.of(self.seed)
+
+    @property
+    def nothing_to_learn(self) -> bool:
+        """Whether all densities are known."""
+        return self.known is not None and self.known.all
+
+    def run(self) -> dict[str, str]:
+        """Identify the run that a checkpoint belongs to; empty if there is no checkpoint."""
+        if self.checkpoint is None:
+            return {}
+        settings = {
+            "seed": self.seed,
+            "members": self.members,
+            "the recipe": self.recipe,
+            "baseline": self.baseline,
+            "layout": self.layout,
+        }
+        return run_fingerprint(
+            self.sims, augment=self.augment, network=self.network, loss=self.loss, settings=settings
+        )
+
+
+class Seeds(NamedTuple):
+    """Seeds of the split, of the order of the draws, of the initial weights, and of the halves."""
+
+    split: int
+    order: int
+    weights: int
+    error: int
+
+    @staticmethod
+    def of(seed: int) -> "Seeds":
+        """Derive the four seeds from one."""
+        return Seeds(*(int(number) for number in np.random.SeedSequence(seed).generate_state(4)))
 
 
 def checked_simulations(sims: Any) -> Simulations:
@@ -96,7 +201,7 @@ def checked_seed(seed: Any) -> int:
         warnings.warn(
             f"seed=None, so the seed {drawn} was drawn. To have the same network again, pass seed={drawn}.",
             EvidenceWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         return drawn
     number = _whole_number("seed", seed)

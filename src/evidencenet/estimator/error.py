@@ -1,41 +1,17 @@
-"""The error of log K: what it depends on, and how it is learned.
+"""The error of log K, as a function of log K, of the jackknife error, and of how rare the data are.
 
-The spread of an ensemble misses what its members share: they saw the same draws, and have the same bias. So
-networks are trained on each half of the draws as well. Where variances fall as 1/n, the variance of a half is
-twice that of all draws, and they share one part of it. So a half differs from all as much as all differ from
-the truth. The same holds for a bias that falls as 1/n, since it is twice as large for a half.
-
-Squared differences between halves and all are rough estimates, one for each held-out draw. `ErrorModel` is
-fitted to them, as a function of log K, of the jackknife error, and of how rare the data are. Where draws are
-few, all members know less in the same way: their spread does not show it, but the p-values of novelty do.
-
-Halves do not show what a kind of network can never learn. Two other witnesses do, and the squared errors grow
-until they agree with both: a network of another kind, trained on all draws (`Rival`), and what a small second
-network still finds in held-out draws (`SecondLook`).
+`ErrorModel` is fitted to rough estimates of squared errors, one for each held-out draw (see
+`evidencenet.estimator.learn_error`). Where draws are few, all members know less in the same way: their spread
+does not show it, but the p-values of novelty do.
 """
 
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import logsumexp, softmax
+from scipy.special import logsumexp
 
-from evidencenet._common.progress import Progress
 from evidencenet.checks.check import Check
-from evidencenet.checks.range import validated_range
-from evidencenet.estimator.second_look import SecondLook
-from evidencenet.training.gaussians import Gaussians
-from evidencenet.training.inputs import Inputs, prepare
-from evidencenet.training.loop import Trained
-from evidencenet.training.search import Rival
-from evidencenet.training.split import Draws
-from evidencenet.training.trainer import Trainer
-
-FitOne = Callable[[Inputs, np.random.Generator], np.ndarray]
 
 # Jackknife errors below this part of their median are rounded up to it: smaller ones mean nothing more.
 _FLOOR = 0.1
@@ -47,16 +23,6 @@ _QUANTILES = (0.0, 0.05, 0.2, 0.4, 0.6, 0.8, 0.95, 1.0)
 # Prior standard deviations of the fit: of logs of squared errors at the knots; and of the powers of the
 # jackknife and of the p-value, around 1 and 0.
 _SCATTER, _POWER_SCATTER = 2.0, 0.5
-# The least numbers of training draws, in all and of each model, that can be halved.
-_LEAST, _LEAST_OF_EACH = 64, 4
-# At most this part of the difference between halves and all is put down to the halves having one member.
-_LARGEST_PART = 0.5
-# Standard error of log K if no difference between the models was found, times √n: half of the log K that
-# would have been noticed. Log K of 8/√n gain just the two standard errors of the score, of n held-out draws,
-# that are asked of networks.
-_UNNOTICED = 4.0
-# If log K varies by less than this, it is the same for all draws.
-_ROUNDING = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,211 +141,6 @@ class Depth:
                 knots = [self.threshold[k][0] - 1.0, *self.threshold[k]]
                 square += np.square(np.interp(odds, knots, [0.0, *self.log_p_error[k]]))
         return np.sqrt(square)
-
-
-class Network(Protocol):
-    """What is asked of the network whose error is learned."""
-
-    def jackknife(self, x: Any, *, model: int | str, against: int | str) -> np.ndarray:
-        """Jackknife error of log K, (n,)."""
-
-    def novelty_p_value(self, x: Any) -> np.ndarray:
-        """How often a draw of each model lies farther out, (n, K)."""
-
-
-def can_be_halved(draws: Draws) -> bool:
-    """Say whether there are enough draws to train on half of them."""
-    model = draws.model[draws.training_rows]
-    return len(model) >= _LEAST and bool(np.bincount(model).min() >= _LEAST_OF_EACH)
-
-
-def learn_error_model(
-    net: Network,
-    inputs: Inputs,
-    trained: Trained,
-    trainer: Trainer,
-    *,
-    rival: Rival | None = None,
-    second_look: SecondLook | None = None,
-    seed: int,
-    progress: bool,
-) -> ErrorModel:
-    """Learn the error of log K by training on halves of the draws.
-
-    Parameters
-    ----------
-    net
-        The network: its jackknife errors and p-values of the held-out draws are inputs of the error model.
-    inputs, trained
-        All draws, and the ensemble that was trained on them.
-    trainer
-        Trains one network on each half.
-    rival
-        A network of another kind, trained on the same draws.
-    second_look
-        What a second network still finds in held-out draws.
-    seed
-        Seed of the halves.
-    progress
-        Show a bar.
-    """
-    draws = inputs.draws
-    x, model = draws.held_out_draws()
-    log_k = draws.held_out_log_k(trained.log_odds)
-    squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
-    costs = trained.costs[:, : len(model)].mean(axis=0)
-    squared = _witnessed(squared, log_k + draws.log_odds, costs, draws.log_odds, rival, second_look)
-    # Where no difference was found, there may be one that is too small to be noticed.
-    squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))
-    models = range(1, len(draws.counts))
-    in_range = np.stack([_in_validated_range(log_k[:, k], model, k) for k in models], axis=1)
-    jackknife = np.stack([net.jackknife(x, model=k, against=0) for k in models], axis=1)
-    p_values = net.novelty_p_value(x)
-    p = np.maximum(p_values[:, 1:], p_values[:, :1])
-    return ErrorModel.fit(log_k[:, 1:][in_range], jackknife[in_range], p[in_range], squared[:, 1:][in_range])
-
-
-def squared_errors(
-    inputs: Inputs, trained: Trained, fit_one: FitOne, *, seed: int, progress: bool
-) -> np.ndarray:
-    """Estimate squared errors of log K against model 0 for the held-out draws, (n, K).
-
-    Single ones are rough, and may be negative. `fit_one` trains one network with seeds from a generator, and
-    returns log K of the held-out draws, (n, K). The other parameters are those of `learn_error_model`.
-    """
-    draws = inputs.draws
-    n, members = len(draws.held_out_rows), len(trained.gain)
-    if inputs.baseline is not None and not trained.gain.any():
-        return _squared_errors_of_baseline(inputs) + _undetected_square(trained, n)
-    differences, baseline_differences = _differences_of_halves(inputs, trained, fit_one, seed, progress)
-    uncorrected = _uncorrected_part(differences[..., 1:], baseline_differences[..., 1:])
-    squared: np.ndarray = np.mean(np.square(differences - uncorrected * baseline_differences), axis=0)
-    if members > 1:
-        # A half has one network. The mean of several scatters less. The mean's own scatter is counted twice,
-        # to be on the safe side: networks on a half scatter more than those on all draws. If only some
-        # members have learned, they differ by more than chance, and by more than halves do.
-        scatter = (1 - 1 / members) * trained.log_odds[:, :n].var(axis=0, ddof=1)
-        usual, chance = np.median(squared[:, 1:]), np.median(scatter[:, 1:])
-        squared -= scatter * (min(1.0, _LARGEST_PART * usual / chance) if chance > 0 else 1.0)
-    if uncorrected == 0:
-        return squared
-    return squared + uncorrected**2 * _squared_errors_of_baseline(inputs)
-
-
-def _witnessed(
-    squared: np.ndarray,
-    log_odds: np.ndarray,
-    costs: np.ndarray,
-    share_odds: np.ndarray,
-    rival: Rival | None,
-    second_look: SecondLook | None,
-) -> np.ndarray:
-    """Let squared errors grow until they agree with a rival and with a second look.
-
-    Errors e of log-odds cost half of their variance over the models, V(e), in nats: models are drawn with
-    their posterior probabilities. If the errors of two networks A and B are independent, V of their
-    difference is V(e_A) + V(e_B) on average, and B scores worse by half of V(e_B) − V(e_A). So V(e_A) is half
-    of V of the difference, less what B scores worse. A second network that gains g nats shows that V(e_A) is
-    at least 2g.
-    """
-    p = softmax(log_odds, axis=1)
-
-    def cost_of(square: np.ndarray) -> float:
-        """Mean over draws of V of errors with these squares, taken as independent between the models."""
-        return float(np.mean(np.sum((p * (1 - p) * square)[:, 1:], axis=1)))
-
-    witnessed, shape = 0.0, np.maximum(np.mean(squared), 0.0) * np.ones_like(squared)
-    if rival is not None:
-        difference = rival.log_k + share_odds - log_odds
-        mean = np.sum(p * difference, axis=1, keepdims=True)
-        variance = float(np.mean(np.sum(p * np.square(difference - mean), axis=1)))
-        worse = float(np.mean(rival.costs - costs))
-        witnessed = float(np.clip(variance / 2 - worse, 0.0, variance))
-        shape = np.square(difference)
-    if second_look is not None and 2 * second_look.certain > witnessed:
-        witnessed, shape = 2 * second_look.certain, np.ones_like(squared)
-    missing = witnessed - cost_of(squared)
-    if missing <= 0 or cost_of(shape) <= 0:
-        return squared
-    grown: np.ndarray = squared + shape * (missing / cost_of(shape))
-    return grown
-
-
-def _differences_of_halves(
-    inputs: Inputs, trained: Trained, fit_one: FitOne, seed: int, progress: bool
-) -> tuple[np.ndarray, np.ndarray]:
-    """Train on each half; return log K minus that of all draws, and the same of the baseline, (2, n, K)."""
-    draws = inputs.draws
-    x = draws.held_out_draws()[0]
-    log_k = draws.held_out_log_k(trained.log_odds)
-    baseline = np.zeros_like(log_k) if inputs.baseline is None else inputs.baseline(inputs.scaling(x))
-
-    def train_half(number: int, half: Draws) -> tuple[np.ndarray, np.ndarray]:
-        half_inputs = prepare(half, inputs.plan)
-        half_baseline = np.zeros_like(log_k)
-        if half_inputs.baseline is not None:
-            half_baseline = half_inputs.baseline(half_inputs.scaling(x)) - baseline
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
-        return fit_one(half_inputs, rng) - log_k, half_baseline
-
-    halves, results = draws.halves(seed), []
-    with (
-        Progress("learning the error", len(halves), enabled=progress) as bar,
-        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
-    ):
-        for result in pool.map(train_half, range(len(halves)), halves):
-            results.append(result)
-            bar.update(len(results))
-    differences, baseline_differences = (np.stack(each) for each in zip(*results, strict=True))
-    return differences, baseline_differences
-
-
-def _squared_errors_of_baseline(inputs: Inputs) -> np.ndarray:
-    """Estimate squared errors of the baseline, (n, K).
-
-    Only the scatter between halves counts. Halves find fewer directions in which the models differ, which is
-    a bias that does not fall as 1/n. If they find no direction at all, the jackknife decides.
-    """
-    assert inputs.baseline is not None
-    assert inputs.moments is not None
-    scaled = inputs.scaling(inputs.draws.held_out_draws()[0])
-    squares = [
-        np.square(Gaussians.fit(first)(scaled) - Gaussians.fit(second)(scaled)) / 4
-        for first, second in inputs.moments.halves()
-    ]
-    scatter = np.mean(squares, axis=0)
-    models = range(scatter.shape[1])
-    jackknife = np.stack([inputs.baseline.variance(scaled, k, 0) for k in models], axis=1)
-    return max(scatter, jackknife, key=np.mean)
-
-
-def _undetected_square(trained: Trained, n: int) -> float:
-    """Return the mean square of what the baseline may miss: too little for networks to prove it.
-
-    The networks gained a score that may be chance, and were not taken. The part that is more than chance
-    counts: an error δ of log K costs p (1 − p) δ²/2 on average, and its variance from draw to draw is twice
-    that.
-    """
-    scores = trained.history.score
-    gained = float(np.mean(scores[:, 0] - np.nanmin(scores, axis=1)))
-    beyond_chance = max(gained - np.sqrt(2 * gained / n), 0.0)
-    p = softmax(trained.log_odds[0, :n], axis=1)[:, 1:]
-    return 2 * beyond_chance / max(float(np.mean(np.sum(p * (1 - p), axis=1))), 1e-6)
-
-
-def _uncorrected_part(differences: np.ndarray, baseline_differences: np.ndarray) -> float:
-    """Say which part of the baseline's errors the networks leave uncorrected, from 0 to 1."""
-    size = np.median(np.abs(baseline_differences))
-    if size == 0:
-        return 0.0
-    return float(np.clip(np.median(differences * np.sign(baseline_differences)) / size, 0, 1))
-
-
-def _in_validated_range(log_k: np.ndarray, model: np.ndarray, k: int) -> np.ndarray:
-    """Say which log K against model 0 lie in the validated range; all, if that is empty."""
-    pair = (model == 0) | (model == k)
-    inside = validated_range(log_k[pair], model[pair] == k).contains(log_k)
-    return inside if inside.any() else np.ones_like(inside)
 
 
 def _log_square(jackknife: np.ndarray, floor: float) -> np.ndarray:

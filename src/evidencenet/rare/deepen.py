@@ -10,9 +10,10 @@ from evidencenet._common.arrays import Data, join, map_arrays
 from evidencenet._common.warnings import log
 from evidencenet.checks.check import Check
 from evidencenet.checks.tail import Tail, tails
+from evidencenet.estimator.assemble import Failures
 from evidencenet.estimator.error import Depth
 from evidencenet.estimator.network import EvidenceNetwork
-from evidencenet.estimator.train import Failures, train_on
+from evidencenet.estimator.retrain import train_on
 from evidencenet.rare.draw import checked_models, rare_draws, scorer
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate

@@ -1,0 +1,72 @@
+"""Split the draws, choose a plan, and fit the networks."""
+
+from dataclasses import dataclass
+
+from evidencenet import losses
+from evidencenet.estimator.arguments import Request
+from evidencenet.training.checkpoint import trials_path
+from evidencenet.training.compiled import keep_compiled_programs
+from evidencenet.training.inputs import Inputs, prepare
+from evidencenet.training.loop import Checkpoint, Trained, initialise_members
+from evidencenet.training.recipe import Recipe
+from evidencenet.training.search import Freedom, Search
+from evidencenet.training.split import Draws
+from evidencenet.training.trainer import Trainer
+from evidencenet.training.trials import TrialFile
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A fitted ensemble, and what it was fitted with.
+
+    Parameters
+    ----------
+    inputs
+        The draws, prepared for the plan that was chosen.
+    trained
+        The ensemble.
+    trainer, recipe
+        What trained it, and by which recipe.
+    search
+        The search for the plan; None if the user named a recipe.
+    """
+
+    inputs: Inputs
+    trained: Trained
+    trainer: Trainer
+    recipe: Recipe
+    search: Search | None
+
+
+def choose_and_fit(request: Request) -> Fit:
+    """Split the draws into training draws and held-out draws, choose a plan, and fit an ensemble by it."""
+    keep_compiled_programs()
+    sims, seeds = request.sims, request.seeds
+    outputs = losses.outputs(len(sims.names))
+    trainer = Trainer(outputs, request.recipe or Recipe(), seeds.order, seeds.weights)
+    draws = Draws.split(
+        sims, trainer.recipe.held_out, request.augment, seeds.split, request.layout, request.network
+    )
+    if request.network is not None:
+        # A network of the user's own may fail: then at once, and with a reason.
+        initialise_members(request.network, draws.arranged_example, outputs, 1, 0)
+    freedom = Freedom.of(draws, request.network, request.loss, request.baseline, request.recipe)
+    run, path = request.run(), request.checkpoint
+    search = None
+    if request.recipe is None:
+        trials = None if path is None else TrialFile(trials_path(path), run)
+        search = Search(draws, trainer, freedom, trials)
+        plan = search.run(progress=request.progress)
+    else:
+        plan = freedom.first_plan(losses.LPopExponential())
+    inputs = prepare(draws, plan)
+    recipe = trainer.sized(inputs)
+    if path is None:
+        doubtful = search is not None and plan.baseline and not search.learned(plan)
+        trained = trainer.fit_unless_idle(
+            inputs, recipe, request.members, doubtful=doubtful, progress=request.progress
+        )
+    else:
+        state = Checkpoint(path, run | {"the plan": str(plan)})
+        trained = trainer.fit(inputs, recipe, request.members, progress=request.progress, checkpoint=state)
+    return Fit(inputs, trained, trainer, recipe, search)
