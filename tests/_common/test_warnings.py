@@ -99,6 +99,7 @@ def failing(rng: np.random.Generator, n: int) -> np.ndarray:
     return np.where(x[:, :1] > 1.0, np.nan, x)
 
 
+@pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 def test_failed_draws_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     models = [en.Model("whole", lambda rng, n: rng.normal(size=(n, 2))), en.Model("part", failing)]
     with caplog.at_level(logging.INFO, logger="evidencenet"):

@@ -195,6 +195,7 @@ def test_all_densities_known() -> None:
     assert en.validate(net, draws([NOISE, wide], 4_000, seed=2)).passed
 
 
+@pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 def test_failed_draws_count() -> None:
     half = en.Model(
         "half",

@@ -124,6 +124,7 @@ def failing(model: en.Model, fraction: float) -> en.Model:
     return en.Model(model.name, sometimes, prior=model.prior)
 
 
+@pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 def test_failed_draws_are_accounted_for(series: Case) -> None:
     reliable, other = series.problem.models
     sims = en.simulate([reliable, failing(other, 0.1)], 40_000, seed=5, progress=False)
@@ -497,6 +498,7 @@ def one_fails() -> list[en.Model]:
     return [LEVEL.models[0], fails_above(LIMIT)]
 
 
+@pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 def test_failures_shift_log_k_by_the_log_of_the_valid_fraction(one_fails: list[en.Model]) -> None:
     sims = en.simulate(one_fails, 30_000, seed=1, progress=False)
     recipe = en.Recipe(epochs=6)

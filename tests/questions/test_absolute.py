@@ -140,6 +140,7 @@ def test_a_known_density_is_exact() -> None:
         evidence.log_evidence(np.zeros((2, 4)))
 
 
+@pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 def test_failed_draws_count() -> None:
     model = en.Model(
         "half",

@@ -316,20 +316,20 @@ def test_too_many_failures_are_an_error_with_its_cause() -> None:
     assert simulate([half], 200, max_failed=0.9, progress=False).counts == (200,)
 
 
-def test_the_fraction_allowed_is_judged_at_the_end_or_beyond_doubt() -> None:
+def test_too_many_means_beyond_doubt() -> None:
     def failing(fraction: float) -> Model:
-        return Model("a", lambda rng, n: np.where(rng.random((n, 1)) < fraction, np.nan, 1.0 * rng.random()))
+        return Model(
+            "a", lambda rng, n: np.where(rng.random((n, 1)) < fraction, np.nan, rng.normal(size=(n, 1)))
+        )
 
-    # As many as allowed less three standard errors at the end: never stopped by chance on the way.
-    n = 2000
+    # Just as many as allowed: never stopped by chance.
     for seed in range(20):
-        simulate([failing(0.3 - 3 * np.sqrt(0.21 * 0.7 / n))], n, seed=seed, max_failed=0.3, progress=False)
-    # A little more is noticed at the end, much more at once.
-    slightly = r"of [12]\d\d\d draws failed \(3\d%\)"
-    with pytest.raises(SimulationError, match=slightly):
-        simulate([failing(0.34)], 2000, max_failed=0.3, chunk=100, progress=False)
-    with pytest.raises(SimulationError, match=r"of (\d\d|100) draws failed"):
-        simulate([failing(0.8)], 2000, max_failed=0.3, chunk=100, progress=False)
+        simulate([failing(0.3)], 1000, seed=seed, max_failed=0.3, progress=False)
+    # A fraction of 0.4 is 5 standard errors off after 525 draws, one of 0.8 after 50.
+    with pytest.raises(SimulationError, match=r"of \d\d\d draws failed \((3|4)\d%\)"):
+        simulate([failing(0.4)], 2000, max_failed=0.3, chunk=10, progress=False)
+    with pytest.raises(SimulationError, match=r"of 50 draws failed"):
+        simulate([failing(0.8)], 2000, max_failed=0.3, chunk=10, progress=False)
 
 
 @pytest.mark.parametrize("workers", [1, 2])

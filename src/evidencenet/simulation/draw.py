@@ -21,7 +21,7 @@ from evidencenet.simulation.dataset import Simulations, tell_padding
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.store import Store, open_store
 
-# A simulation stops before its end if more draws failed than `max_failed` allows, by so many standard errors:
+# A simulation stops if more draws failed than `max_failed` allows, by so many standard errors:
 # a model that fails just as often as allowed is then stopped by chance once in 30,000 looks.
 _SIGMAS = 4.0
 # The failed fraction is not judged before so many draws: from 50 it is known to ±0.07.
@@ -82,8 +82,8 @@ def simulate(
         How many chunks are drawn at the same time, −1 for one per processor. They run in threads, or in any
         backend chosen with ``joblib.parallel_config``.
     max_failed
-        The failed fraction of a model above which an error is raised: at the end, or as soon as it is beyond
-        doubt. Fewer than 50 draws are not judged.
+        The failed fraction of a model above which an error is raised, as soon as it exceeds this by four
+        standard errors. Fewer than 50 draws are not judged.
     keep_parameters
         Whether to keep the parameters of each draw in the `parameters` of the result.
     store
@@ -330,7 +330,7 @@ def _fill(
         failure = failure or chunk.failure
         drawn, lost = start + len(chunk.valid), lost + chunk.lost
         enough = drawn - lost >= gathered.shares[m]
-        if _is_too_many(lost, drawn, max_failed, source.patience, enough):
+        if _is_too_many(lost, drawn, max_failed, source.patience):
             raise _too_many(source.model, lost, drawn, max_failed, failure)
         gathered.add(m, chunk)
         gathered.failure[m] = None if failure is None else words(failure)
@@ -383,9 +383,9 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
         )
 
 
-def _is_too_many(lost: int, drawn: int, max_failed: float, patience: int, at_end: bool) -> bool:
-    """Say whether more draws failed than are allowed; before the end, only if it is beyond doubt."""
-    doubt = 0.0 if at_end else _SIGMAS * math.sqrt(max_failed * (1 - max_failed) * drawn)
+def _is_too_many(lost: int, drawn: int, max_failed: float, patience: int) -> bool:
+    """Say whether more draws failed than are allowed, beyond doubt."""
+    doubt = _SIGMAS * math.sqrt(max_failed * (1 - max_failed) * drawn)
     all_failed = lost == drawn >= patience
     return all_failed or (drawn >= _LEAST_DRAWS and lost > max_failed * drawn + doubt)
 
