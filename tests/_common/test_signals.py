@@ -72,4 +72,4 @@ def test_a_worker_that_dies_is_told_from_a_simulator_that_raises() -> None:
             death = error
     assert is_worker_death(death)
     assert not is_worker_death(ValueError("BrokenExecutor"))
-    assert "10 to 19 of model 'a'" in str(worker_error("a", 10, 20, death))
+    assert "the chunk at draw 10 of model 'a'" in str(worker_error("a", 10, death))

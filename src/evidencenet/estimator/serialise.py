@@ -336,7 +336,12 @@ def record(kind: Any, arrays: dict[str, np.ndarray]) -> Any:
     """Make a record from its arrays and numbers; None if there are none."""
     if not arrays:
         return None
-    return kind(**{name: array.item() if array.ndim == 0 else array for name, array in arrays.items()})
+    return kind(**{name: _number(array) if array.ndim == 0 else array for name, array in arrays.items()})
+
+
+def _number(array: np.ndarray) -> Any:
+    """Return a single number; an unsigned integer stays one of NumPy's, because Python has none."""
+    return array[()] if array.dtype.kind == "u" else array.item()
 
 
 def _baseline(arrays: dict[str, np.ndarray]) -> Baseline | None:

@@ -20,6 +20,7 @@ from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, 
 from evidencenet.simulation.dataset import Simulations, tell_padding
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.store import Store, open_store
+from evidencenet.simulation.workers import is_worker_death, worker_error
 
 # A simulation stops if more draws failed than `max_failed` allows, by so many standard errors:
 # a model that fails just as often as allowed is then stopped by chance once in 30,000 looks.
@@ -224,7 +225,7 @@ def _chunks(
     source: Source, gathered: Gathered, pace: Pace, store: Store | None
 ) -> Generator[tuple[int, Chunk, bool]]:
     """Yield chunk after chunk of a model, in order and without end: first draw, chunk, whether it is new."""
-    m = source.number
+    m, died_at = source.number, None
     while True:
         valid, start = gathered.valid[m], gathered.drawn[m]
         # With the valid fraction so far, this many draws give those that are still missing.
@@ -238,11 +239,22 @@ def _chunks(
                 continue
             until = min([first for first in stored if first > start], default=stop)
             units = _units(source, start, until, pace)
-            with contextlib.closing(_drawn(source, units, pace.workers)) as made:
-                for chunk in made:
-                    pace.note(chunk)
-                    yield start, chunk, True
-                    start += len(chunk.valid)
+            try:
+                with contextlib.closing(_drawn(source, units, pace.workers)) as made:
+                    for chunk in made:
+                        pace.note(chunk)
+                        yield start, chunk, True
+                        start += len(chunk.valid)
+            except Exception as error:
+                if not is_worker_death(error):
+                    raise
+                # Once may be chance, such as a machine short of memory. The same draws are made again.
+                if died_at == start:
+                    raise worker_error(source.model.name, start, error) from error
+                died_at = start
+                log.warning(
+                    "a worker process died at draw %d of model %r; trying again", start, source.model.name
+                )
 
 
 def _units(source: Source, start: int, stop: int, pace: Pace) -> Iterator[tuple[int, int]]:

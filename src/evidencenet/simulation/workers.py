@@ -23,10 +23,10 @@ def is_worker_death(error: BaseException) -> bool:
     )
 
 
-def worker_error(model: str, start: int, stop: int, error: BaseException) -> WorkerError:
+def worker_error(model: str, start: int, error: BaseException) -> WorkerError:
     """Make the error for a worker that died again when its draws were repeated."""
     return WorkerError(
-        f"a worker process died twice while it drew numbers {start:,} to {stop - 1:,} of model {model!r}: it "
-        f"was killed, perhaps for its memory, or crashed ({type(error).__name__}). What the others finished "
-        "is kept if store= was given. Draw them alone with workers=1 to see more, or with smaller chunks."
+        f"a worker process died twice in the chunk at draw {start:,} of model {model!r}: it was killed, "
+        f"perhaps for its memory, or crashed ({type(error).__name__}). What was finished is kept if store= "
+        "was given. Draw with workers=1 to see more, or in smaller chunks."
     )
