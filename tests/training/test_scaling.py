@@ -9,7 +9,7 @@ from evidencenet._common.arrays import Data
 from evidencenet.training.scaling import Scaling
 
 
-def scaled(x: np.ndarray, **options: bool) -> np.ndarray:
+def scaled(x: np.ndarray, **options: Any) -> np.ndarray:
     found = Scaling.fit(x, **options)(x)
     assert isinstance(found, np.ndarray)
     assert found.dtype == np.float32
