@@ -31,7 +31,7 @@ _FEW_ROWS = 1_000
 _EPOCHS_OF_FEW = 30
 
 
-class EvidenceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class EvidenceClassifier(ClassifierMixin, BaseEstimator):
     """Train an `EvidenceNetwork` on labelled draws, as a scikit-learn classifier.
 
     Parameters

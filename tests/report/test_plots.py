@@ -419,11 +419,10 @@ def test_an_answer_draws_itself(three):
     assert len(labels) == 3
     # Bands are the validated ranges, in the same order.
     bands = [patch for patch in axes[1].patches if patch.get_width() > 0]
-    validated = [
-        answer.pair(a, b).range for i, a in enumerate(answer.ranking) for b in answer.ranking[i + 1 :]
-    ]
-    ends = [(band.get_x(), band.get_x() + band.get_width()) for band in bands[:3]]
-    assert ends == pytest.approx([(one.low, one.high) for one in validated])
+    best = answer.ranking
+    validated = [answer.pair(a, b).range for i, a in enumerate(best) for b in best[i + 1 :]]
+    for band, one in zip(bands[:3], validated, strict=True):
+        assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((one.low, one.high))
     # Beyond the range there is an arrow from the bound, and no point.
     far = three.net.compare(100 * np.asarray(three.fresh.x)[-1])
     beyond = sum(not pair.in_range for pair in far.pairs)
