@@ -23,8 +23,12 @@ except ImportError as error:
         "evidencenet.train does the same without it."
     ) from error
 
-# `train` holds out a tenth of the draws of each class for early stopping: at least one of ten.
-_LEAST_OF_CLASS = 10
+# Of three rows one can be held out for early stopping, and two are left to train on.
+_LEAST_OF_CLASS, _HELD_OUT_OF_FEW = 3, 0.3
+# Fewer rows than this are no use for trials of plans, and for batches of the usual size.
+_FEW_ROWS = 1_000
+# Passes over few rows, if `epochs` does not say.
+_EPOCHS_OF_FEW = 30
 
 
 class EvidenceClassifier(ClassifierMixin, BaseEstimator):
@@ -83,15 +87,19 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):
         counts = np.bincount(label)
         if counts.min() < _LEAST_OF_CLASS:
             raise ValueError(
-                f"class {self.classes_[counts.argmin()]!r} has {counts.min()} rows; wanted {_LEAST_OF_CLASS} "
-                "or more of each class, and thousands for a useful network."
+                f"class {str(self.classes_[counts.argmin()])!r} has {counts.min()} rows; wanted "
+                f"{_LEAST_OF_CLASS} or more of each class, and thousands for a useful network."
             )
+        recipe = None if self.epochs is None else Recipe(epochs=self.epochs)
+        if len(y) < _FEW_ROWS:
+            epochs = self.epochs or _EPOCHS_OF_FEW
+            recipe = Recipe(epochs=epochs, batch=max(1, len(y) // 10), held_out=_HELD_OUT_OF_FEW)
         names = [str(name) for name in self.classes_]
         sims = Simulations(X, label, names if len(set(names)) == len(names) else None)
         self.network_: EvidenceNetwork = train(
             sims,
             members=self.members,
-            recipe=None if self.epochs is None else Recipe(epochs=self.epochs),
+            recipe=recipe,
             learn_error=self.learn_error,
             seed=self.seed,
             progress=False,
@@ -100,11 +108,13 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Posterior probability of each class, shape (n, K)."""
-        return self.network_.probabilities(self._rows(X), prior=self.prior)
+        rows = self._rows(X)
+        return self.network_.probabilities(rows, prior=self.prior)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable class of each row, shape (n,)."""
-        return np.asarray(self.classes_[np.argmax(self.predict_proba(X), axis=1)])
+        best = np.argmax(self.predict_proba(X), axis=1)
+        return np.asarray(self.classes_[best])
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Log posterior odds: of the second class against the first, (n,); of more, log p of each, (n, K)."""

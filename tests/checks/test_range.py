@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from conftest import shifted
+from conftest import Case, shifted
 from evidencenet.checks.range import Bound, Range, validated_range
 
 
@@ -59,17 +59,16 @@ def bound(found: Range, log_k: float, error: float) -> Bound:
 def test_the_bound_beyond_a_range():
     found = validated_range(*shifted(4, 5000, 3000, 1.0))
     assert found.bound(0.5, 0.1) is None
-    # Far beyond, the end of the range decides, which ten draws confirm to 1/√10.
-    step = 1.96 / np.sqrt(10)
+    # Far beyond, it is the end of the range.
     above, below = bound(found, 99.0, 3.0), bound(found, -99.0, 3.0)
-    assert (above.above, below.above) == (True, False)
-    assert above.value == pytest.approx(found.high - step)
-    assert below.value == pytest.approx(found.low + step)
-    # Just beyond, the error of log K does too; if it is not known, the end alone.
-    near = bound(found, found.high + 0.1, 0.4)
-    assert near.value == pytest.approx(found.high + 0.1 - 1.96 * np.hypot(0.4, np.sqrt(0.1)))
-    assert bound(found, found.high + 0.1, float("nan")).value == pytest.approx(found.high - step + 0.0)
-    assert bound(found.reversed(), -99.0, 3.0).value == pytest.approx(-above.value)
+    assert (above.value, above.above) == (found.high, True)
+    assert (below.value, below.above) == (found.low, False)
+    # Just beyond, the errors of log K and of the end count; if the first is not known, the second.
+    step = 1.96 * np.hypot(0.4, np.sqrt(0.1))
+    assert bound(found, found.high + 0.1, 0.4).value == pytest.approx(found.high + 0.1 - step)
+    unknown = bound(found, found.high + 0.1, float("nan")).value
+    assert unknown == pytest.approx(found.high + 0.1 - 1.96 / np.sqrt(10))
+    assert bound(found.reversed(), -99.0, 3.0).value == -above.value
     assert (found.reversed().low, found.reversed().n) == (-found.high, (3000, 5000))
     assert validated_range(*shifted(6, 9, 500, 1.0)).bound(1.0, 0.1) is None
 
@@ -79,3 +78,26 @@ def test_bad_range():
         validated_range([0.0, 1.0], [0, 1], least=0)
     with pytest.raises(ValueError, match="NaN"):
         validated_range([0.0, np.nan], [0, 1])
+
+
+def test_bounds_hold_over_trainings(small: Case, series: Case, three: Case) -> None:
+    false, near, false_ends = [], [], []
+    for case in (small, series, three):
+        evidence = case.problem.log_evidence(case.fresh.x)
+        for k in range(1, len(case.net.names)):
+            exact, held = evidence[:, k] - evidence[:, 0], case.net.ranges[k - 1]
+            log_k, error = (ask(case.fresh.x, model=k) for ask in (case.net.log_bayes_factor, case.net.error))
+            for value, uncertainty, truth in zip(log_k, error, exact, strict=True):
+                found = held.bound(float(value), float(uncertainty))
+                if found is None:
+                    continue
+                end = held.high if found.above else held.low
+                sign = 1 if found.above else -1
+                false.append(sign * truth < sign * found.value)
+                false_ends.append(sign * truth < sign * end)
+                near.append(abs(value - end) < 0.3)
+    assert len(false) > 500
+    # 97.5% of them hold, also of those just beyond the end; of the ends themselves far fewer would there.
+    assert np.mean(false) < 0.025
+    assert np.mean(np.array(false)[near]) < 0.025
+    assert np.mean(np.array(false_ends)[near]) > 0.1

@@ -1,5 +1,6 @@
 """What a trained network answers, and what it refuses."""
 
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -401,3 +402,8 @@ def test_errors_of_many_observations_are_computed_in_blocks(
         np.testing.assert_allclose(one, other, rtol=1e-6)
     assert max(sizes) == 900
     assert {900, 200} <= set(sizes)
+
+
+def test_a_network_can_be_pickled(small: Case) -> None:
+    back = pickle.loads(pickle.dumps(small.net))
+    np.testing.assert_array_equal(back.members(small.fresh.x), small.net.members(small.fresh.x))

@@ -275,7 +275,7 @@ def test_every_figure_takes_an_axis_and_returns_it():
         axis = blank()
         assert call(axis) is axis
     # Figures of several axes, or tested further on.
-    elsewhere = {"validation", "answer", "network", "hypothesis_test", "forecast", "design"}
+    elsewhere = {"validation", "answer", "network", "hypothesis_test", "forecast", "design", "rare_draws"}
     # A figure makes its own axis, or axes, if it is given none.
     figures = {
         name
@@ -398,3 +398,47 @@ def test_design_marks_what_was_wanted_and_the_answer(settings: tuple[Any, ...]) 
     assert (f"answer: {record.answer}" in texts) == (record.answer is not None) == (settings[0] == 10)
     if settings[0] == "day":
         assert [label.get_text() for label in axis.get_xticklabels()] == list(settings)
+
+
+def pair_of_axes():
+    figure = Figure(figsize=(10, 4))
+    FigureCanvasAgg(figure)
+    return figure.subplots(1, 2)
+
+
+def test_an_answer_draws_itself(three):
+    answer = three.net.compare(np.asarray(three.fresh.x)[0])
+    axes = pair_of_axes()
+    assert answer.plot(axes) is axes
+    drawn(axes[0])
+    bars = [patch.get_width() for patch in axes[0].patches]
+    assert bars == pytest.approx(answer.probabilities[list(answer.ranking)])
+    labels = [text.get_text().splitlines() for text in axes[1].get_yticklabels()]
+    order = [answer.names[k] for k in answer.ranking]
+    assert labels[0] == [order[0], f"against {order[1]}"]
+    assert len(labels) == 3
+    # Bands are the validated ranges, in the same order.
+    bands = [patch for patch in axes[1].patches if patch.get_width() > 0]
+    best = answer.ranking
+    validated = [answer.pair(a, b).range for i, a in enumerate(best) for b in best[i + 1 :]]
+    for band, one in zip(bands[:3], validated, strict=True):
+        assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx((one.low, one.high))
+    # Beyond the range there is an arrow from the bound, and no point.
+    far = three.net.compare(100 * np.asarray(three.fresh.x)[-1])
+    beyond = sum(not pair.in_range for pair in far.pairs)
+    assert beyond > 0
+    axes = far.plot(pair_of_axes())
+    assert len(axes[1].texts) == beyond
+    assert "extrapolates" in axes[0].get_xlabel() or far.lead.in_range
+    with pytest.raises(ValueError, match="answer draws on two axes, got 1"):
+        answer.plot([blank()])
+
+
+def test_a_network_draws_itself(three):
+    axes = pair_of_axes()
+    assert three.net.plot(axes) is axes
+    drawn(axes[0])
+    assert axes[0].get_ylabel() == "held-out score [nats]"
+    assert axes[1].get_xlabel().endswith("of order 1 against order 0")
+    with pytest.raises(ValueError, match="network draws on two axes, got 1"):
+        three.net.plot([blank()])

@@ -4,7 +4,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,12 +104,6 @@ class EvidenceNetwork:
     depth: Depth | None = None
     checkpoint: Path | None = None
     seen: SeenDraws | None = None
-
-    def __new__(cls, *args: Any, **fields: Any) -> "EvidenceNetwork":
-        """Make a network of its parts, which only `train` and `load` have."""
-        if not args and not fields:
-            raise TypeError("an EvidenceNetwork is made by train(sims) or load(path), not by hand.")
-        return super().__new__(cls)
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None
@@ -410,6 +404,20 @@ class EvidenceNetwork:
             more = len(places) - len(listed)
             texts.append("; ".join(listed) + (f"; and {more} more such numbers" if more else ""))
         return texts
+
+
+_init = EvidenceNetwork.__init__
+
+
+@wraps(_init)
+def _init_with_message(self: EvidenceNetwork, *args: Any, **parts: Any) -> None:
+    """Make a network of its parts, which only `train` and `load` have."""
+    if not args and not parts:
+        raise TypeError("an EvidenceNetwork is made by train(sims) or load(path), not by hand.")
+    _init(self, *args, **parts)
+
+
+EvidenceNetwork.__init__ = _init_with_message  # type: ignore[method-assign]
 
 
 def models_text(names: Sequence[str]) -> str:

@@ -511,7 +511,8 @@ def _probabilities(record: Comparison, axis: "Axes") -> None:
     texts = wording.probabilities(record.probabilities.tolist())
     axis.set_yticks(places, [f"{model_text(record.names[k], k)}\n{texts[k]}" for k in order])
     axis.invert_yaxis()
-    axis.set(xlim=(0, 1.03), xlabel="probability")
+    doubt = "" if record.lead.in_range else " (if the network extrapolates well)"
+    axis.set(xlim=(0, 1.03), xlabel=f"probability{doubt}")
 
 
 def _pairs(record: Comparison, axis: "Axes") -> None:

@@ -61,7 +61,11 @@ class Inputs:
             return None
         # Moments are those of the models as they are, without rare draws.
         plain = replace(self, draws=replace(draws, training_rows=draws.plain_rows(draws.training_rows)))
-        return Moments.of(plain.source(Recipe(), 0).epoch(0), len(draws.counts))
+        # Fewer draws than the smallest usual batch, 32, are one batch.
+        rows = len(draws.training_rows)
+        return Moments.of(
+            plain.source(Recipe(batch=rows if rows < 32 else None), 0).epoch(0), len(draws.counts)
+        )
 
     @property
     def example(self) -> Data:
