@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from evidencenet import losses
+from evidencenet._common.warnings import log
 from evidencenet.estimator.arguments import Request
 from evidencenet.training.checkpoint import trials_path
 from evidencenet.training.compiled import keep_compiled_programs
@@ -57,6 +58,8 @@ def choose_and_fit(request: Request) -> Fit:
         trials = None if path is None else TrialFile(trials_path(path), run)
         search = Search(draws, trainer, freedom, trials)
         plan = search.run(progress=request.progress)
+        tried = search.choice
+        log.info("training %s, the best of %d tried on %d draws", plan, len(tried.trials), tried.draws)
     else:
         plan = freedom.first_plan(losses.LPopExponential())
     inputs = prepare(draws, plan)

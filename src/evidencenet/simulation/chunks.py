@@ -41,8 +41,8 @@ _NOT_A_FAILED_DRAW = (DrawError, MemoryError)
 # small, because a call costs 0.1 ms (seed and checks), and more if the simulator prepares something: measured
 # on two shared cores, drawing a Gaussian of 100 dimensions from its covariance matrix takes 160 µs a draw in
 # blocks of 100, and 25 µs in blocks of 1,000. The first blocks are smaller so that a trial of a few draws
-# takes no longer than these, and those after 100,000 draws are larger: they are at most 1% of what was drawn.
-_BATCH_BLOCKS = ((0, 10), (100, 100), (100_000, 1_000))
+# takes no longer than these. Later blocks are larger, at most a tenth of what was drawn before.
+_BATCH_BLOCKS = ((0, 10), (100, 100), (10_000, 1_000), (1_000_000, 10_000))
 # A JAX model is compiled for one size of block. Measured: 11 µs a draw at 100, 1.1 at 500, 0.5 at 1,000.
 _JAX_BLOCK = 500
 # A model whose draws fail by chance half the time makes two good ones at once within 20 tries: it misses all
