@@ -284,7 +284,7 @@ def test_report_of_several_observations(folder: Folder, tmp_path: Path) -> None:
 def test_wrong_networks_and_observations(folder: Folder, tmp_path: Path) -> None:
     np.save(tmp_path / "wide.npy", np.zeros((2, 5)))
     said = refused("compare", folder.net, tmp_path / "wide.npy")
-    assert "(5,) numbers" in said
+    assert "x has shape (1, 5)" in said
     assert "trained on an array of (3,) numbers" in said
     np.save(tmp_path / "nan.npy", np.full((1, 3), np.nan))
     assert "NaN or infinity" in refused("compare", folder.net, tmp_path / "nan.npy")

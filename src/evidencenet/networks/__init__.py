@@ -21,3 +21,4 @@ from evidencenet.networks.architectures import is_exchangeable as is_exchangeabl
 from evidencenet.networks.architectures import scales_alike as scales_alike
 from evidencenet.networks.architectures import shares_weights as shares_weights
 from evidencenet.networks.architectures import to_dict as to_dict
+from evidencenet.networks.architectures import without_evidence_head as without_evidence_head

@@ -7,7 +7,7 @@ called as ``module(x, state)``, inside a ``vmap`` over the axis ``"batch"``, and
 """
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -587,6 +587,20 @@ _SHOWN = 4
 def is_built_in(architecture: Architecture) -> bool:
     """Say whether an architecture is one of this library, and not the user's own."""
     return type(architecture) in BUILT_IN.values()
+
+
+def without_evidence_head(architecture: Architecture) -> Architecture:
+    """Return the same kind of network with a plain head; `Dense` for `Squares`, which is nothing else."""
+    if isinstance(architecture, Squares):
+        return Dense()
+    if (
+        getattr(architecture, "nodes", 0)
+        and is_dataclass(architecture)
+        and not isinstance(architecture, type)
+    ):
+        plain: Architecture = replace(architecture, nodes=0)  # type: ignore[arg-type]
+        return plain
+    return architecture
 
 
 def scales_alike(architecture: Architecture) -> bool:

@@ -151,7 +151,13 @@ class Freedom:
             )
         given = network or (recipe.network if recipe else None)
         suitable = natural(draws)
-        architectures = suitable if given is None else [given]
+        if given is not None:
+            architectures = [given]
+        elif recipe is None:
+            architectures = [*suitable]
+        else:
+            # The paper's loss goes with the recipe, and it is made for networks without an evidence head.
+            architectures = [networks.without_evidence_head(suitable[0])]
         possible = draws.features <= LARGEST and not isinstance(loss, losses.Asymmetric)
         # With the baseline first: then networks need only learn what is not Gaussian, if anything.
         both = (True, False) if possible and recipe is None else (False,)
