@@ -153,7 +153,7 @@ def train(
     # Judge by the held-out draws, and learn the error.
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
     net = _assembled(sims.names, failures, inputs, trained, search.choice if search else None)
-    net = replace(net, made=_made(seed, augment, full_recipe))
+    net = replace(net, made=_made(seed, augment, full_recipe), columns=sims.columns)
     if learn_error and can_be_halved(draws):
         second_look = None
         if search:
