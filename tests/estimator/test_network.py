@@ -2,6 +2,7 @@
 
 import pickle
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -407,3 +408,23 @@ def test_errors_of_many_observations_are_computed_in_blocks(
 def test_a_network_can_be_pickled(small: Case) -> None:
     back = pickle.loads(pickle.dumps(small.net))
     np.testing.assert_array_equal(back.members(small.fresh.x), small.net.members(small.fresh.x))
+
+
+def test_columns_are_known_by_name(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rng, names = np.random.default_rng(1), ["a", "b", "c"]
+    label = np.arange(4_000) % 2
+    x = rng.normal(size=(4_000, 3)) + label[:, None] * [0, 1, -1]
+    sims = en.Simulations(pandas.DataFrame(x, columns=names), label)
+    net = en.train(sims, members=1, recipe=en.Recipe(epochs=2), learn_error=False, progress=False)
+    assert net.columns == ("a", "b", "c")
+    net.save(tmp_path / "net")
+    one = pandas.DataFrame([[0.3, 1.0, -1.0]], columns=names)
+    wanted = net.log_bayes_factor(one.to_numpy())
+    for asked in (net, en.load(tmp_path / "net")):
+        with pytest.warns(en.EvidenceWarning):
+            np.testing.assert_array_equal(asked.log_bayes_factor(one[["c", "a", "b"]]), wanted)
+    # By position it would be another answer.
+    assert abs(net.log_bayes_factor(one[["c", "a", "b"]].to_numpy())[0] - wanted[0]) > 0.5
+    with pytest.raises(ValueError, match="d"):
+        net.compare(one.rename(columns={"c": "d"}))

@@ -99,7 +99,7 @@ def test_validate_notices_draws_of_the_training(small: Case) -> None:
     assert some.checks[0].verdict == "warn"
 
 
-@pytest.mark.filterwarnings("ignore::evidencenet.RandomnessWarning")
+@pytest.mark.filterwarnings("ignore::evidencenet.EvidenceWarning")
 def test_validate_notices_draws_that_repeat(small: Case) -> None:
     few = draws(small.problem, 500, seed=9)
     sims = en.Simulations(np.tile(np.asarray(few.x), (8, 1)), np.tile(few.model, 8), few.names)

@@ -222,10 +222,10 @@ def test_weak_and_uncertain_answers(two, written):
     words = told(-0.3, 0.2)
     assert "hardly tells flat and raised apart: odds of 1.35 : 1 for flat are barely worth" in words
     assert "within two of its errors from 0: another training might favour raised" in words
-    words = told(-2.0, float("nan"))
+    words = told(-1.5, float("nan"))
     assert "favours flat over raised" in words
     assert "within two of its errors" not in words
-    assert "−2 (no error: a single member)" in words
+    assert "−1.5 (no error: a single member)" in words
     assert "The odds carry no error" in words
 
 
@@ -296,7 +296,6 @@ def test_how_it_was_made(two, written):
     words = Page(written(net)).words
     for part in (
         "LPopExponential, alpha = 2.0, beta = 1.0",
-        "Dense, width = None, hidden = 16",
         "Gaussians fitted to the draws of each model",
         "9,000 (flat 50%, raised 50%), in batches of 100",
         "1,000, for early stopping",

@@ -35,7 +35,7 @@ def assemble(request: Request, fit: Fit) -> EvidenceNetwork:
     sims, choice = request.sims, fit.search.choice if fit.search else None
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
     net = assembled(sims.names, failures, fit.inputs, fit.trained, choice)
-    return replace(net, made=made(request.seed, request.augment, fit.recipe))
+    return replace(net, made=made(request.seed, request.augment, fit.recipe), columns=sims.columns)
 
 
 def completed(net: EvidenceNetwork, request: Request, fit: Fit) -> EvidenceNetwork:
@@ -51,7 +51,12 @@ def exact_network(request: Request) -> EvidenceNetwork:
     """Assemble the network where all densities are known, so that nothing is learned."""
     assert request.known is not None
     net, inputs = request.known.exact(request.members, request.seeds.split)
-    return replace(net, made=made(request.seed, request.augment, None), novelty=fit_novelty(inputs, net))
+    return replace(
+        net,
+        made=made(request.seed, request.augment, None),
+        novelty=fit_novelty(inputs, net),
+        columns=request.sims.columns,
+    )
 
 
 def fit_novelty(inputs: Inputs, trained: Trained | EvidenceNetwork) -> Novelty | None:

@@ -5,7 +5,7 @@ how unusual the data are follow from the same few arrays, and each of these is c
 needed.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from evidencenet._common.arrays import (
     arrays_of,
     as_data,
     finite_rows,
+    in_order,
     layout,
     layout_text,
     map_arrays,
@@ -40,7 +41,7 @@ _ROWS = 65_536
 _SMALLEST_BLOCK = 64
 
 
-def checked(x: Any, example: Data) -> Data:
+def checked(x: Any, example: Data, columns: Sequence[str] | None = None) -> Data:
     """Return observations as a batch like the draws, or say in an error what is wrong with them.
 
     Parameters
@@ -49,7 +50,12 @@ def checked(x: Any, example: Data) -> Data:
         n observations, (n, ...) or a dict of such arrays; or a single one, without the first axis.
     example
         Zeros in the form of one draw.
+    columns
+        Names of the numbers of a draw, if they are known. Data with named columns are then put in this order,
+        and refused if they have other names.
     """
+    if columns is not None and not isinstance(example, dict):
+        x, _ = in_order(x, columns)
     data, wanted = as_data(with_draws(x, example)), layout(map_arrays(lambda array: array[None], example))
     if layout(data) != wanted:
         if not isinstance(x, dict) and not isinstance(example, dict):

@@ -79,6 +79,8 @@ class EvidenceNetwork:
         The checkpoint of the training, which `save` removes when the network is safely on disk.
     seen
         What is kept of the training draws: constant numbers, and fingerprints. None if nothing is.
+    columns
+        Names of the numbers of a draw, if the draws had named columns; None otherwise.
     """
 
     names: tuple[str, ...]
@@ -104,6 +106,7 @@ class EvidenceNetwork:
     depth: Depth | None = None
     checkpoint: Path | None = None
     seen: SeenDraws | None = None
+    columns: tuple[str, ...] | None = None
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None
@@ -234,7 +237,7 @@ class EvidenceNetwork:
             pair = self._pair(model, against)
             if pair[0] == pair[1]:
                 raise ValueError(f"model and against are both {self.names[pair[0]]!r}; wanted two models.")
-        data = checked(x, self.example)
+        data = checked(x, self.example, self.columns)
         if len(arrays_of(data)[0]) == 0:
             raise ValueError("x holds no observation; compare needs at least one.")
         answers: list[Comparison] = []
@@ -371,7 +374,7 @@ class EvidenceNetwork:
         return index_of(1 if model is None else model, self.names), index_of(against or 0, self.names)
 
     def _blocks(self, x: Any) -> list[Evaluation]:
-        return list(in_blocks(self, checked(x, self.example)))
+        return list(in_blocks(self, checked(x, self.example, self.columns)))
 
     def _evaluated(self, block: Evaluation) -> Evaluated:
         pairs = pairs_of(len(self.names))
@@ -397,8 +400,8 @@ class EvidenceNetwork:
         for row, departs in zip(observed, block.departures, strict=True):
             places = np.flatnonzero(departs)
             listed = [
-                f"{place_text(int(i), self.example)} was {self.seen.constant[i]:.6g} in every draw of every "
-                f"model; here it is {row[i]:.6g}"
+                f"{place_text(int(i), self.example, self.columns)} was {self.seen.constant[i]:.6g} in every "
+                f"draw of every model; here it is {row[i]:.6g}"
                 for i in places[:_MOST_NAMED]
             ]
             more = len(places) - len(listed)

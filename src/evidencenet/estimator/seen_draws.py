@@ -4,6 +4,7 @@ The constants show that an observation is impossible under every model though th
 number. The fingerprints show that draws given to `validate` were used in training.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,8 +121,10 @@ def _flat(x: Data, rows: slice = slice(None)) -> np.ndarray:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 
-def place_text(i: int, example: Data) -> str:
-    """Name the number at place i of a flattened draw as Python would: x[3], x[1, 2], or x['key'][3]."""
+def place_text(i: int, example: Data, columns: Sequence[str] | None = None) -> str:
+    """Name the number at place i of a flattened draw: x[3], x[1, 2], x['key'][3], or by its column."""
+    if columns is not None:
+        return f"column {columns[i]!r}"
     parts = example.items() if isinstance(example, dict) else [("", example)]
     for key, array in parts:
         if i < array.size:

@@ -94,6 +94,7 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
                 arrays[f"depth/{k}/{name}"] = getattr(net.depth, name)[k]
     about = {
         "names": net.names,
+        "columns": net.columns,
         "known": None if net.densities is None else net.densities.known,
         "classes": None if net.densities is None else net.densities.classes,
         "example": described(net.example),
@@ -203,6 +204,7 @@ def unpacked(
         recalibration=tuple(record(Recalibration, part) for part in parts_of(under(arrays, "recalibration"))),
         densities=densities,
         depth=_depth(about["depth"], under(arrays, "depth"), len(names)),
+        columns=None if about.get("columns") is None else tuple(about["columns"]),
         made=about["made"],
         **records,
     )

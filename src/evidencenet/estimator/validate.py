@@ -1,6 +1,6 @@
 """`validate`: check a network on draws that it was not trained on."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
@@ -284,6 +284,14 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     if isinstance(sims, RareDraws):
         return _on_rare_draws(net, sims)
     check_draws("validate", sims, net.names)
+    if sims.columns is not None and net.columns is not None and sims.columns != net.columns:
+        if sorted(sims.columns) != sorted(net.columns):
+            raise ValueError(
+                f"the draws have the columns {', '.join(sims.columns)}; the network was trained on "
+                f"{', '.join(net.columns)}. Give draws with the same columns."
+            )
+        order = [sims.columns.index(name) for name in net.columns]
+        sims = replace(sims, x=np.asarray(sims.x)[:, order], columns=net.columns)
     weighted: tuple[tuple[int, float], ...] = ()
     if sims.log_weight is not None:
         weighted = tuple(zip(sims.counts, map(float, sims.effective_sample_size), strict=True))
