@@ -14,6 +14,7 @@ from evidencenet._common.warnings import TrustWarning as TrustWarning
 from evidencenet._version import __version__ as __version__
 from evidencenet.checks.coverage import coverage as coverage
 from evidencenet.estimator.answer import Comparison as Comparison
+from evidencenet.estimator.answer import Comparisons as Comparisons
 from evidencenet.estimator.network import EvidenceNetwork as EvidenceNetwork
 from evidencenet.estimator.serialise import load as load
 from evidencenet.estimator.train import train as train

@@ -598,7 +598,7 @@ def without_evidence_head(architecture: Architecture) -> Architecture:
         and is_dataclass(architecture)
         and not isinstance(architecture, type)
     ):
-        plain: Architecture = replace(architecture, nodes=0)  # type: ignore[arg-type]
+        plain: Architecture = replace(architecture, nodes=0)
         return plain
     return architecture
 
