@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evidencenet.checks.training import agreement, excess, overfitting, spread, training
+from evidencenet.checks.training import agreement, excess, other_kinds, overfitting, spread, training
 
 
 def shifted(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -113,3 +113,13 @@ def test_learning_curves_of_few_members_do_not_decide() -> None:
     assert (none.verdict, "No member improved" in none.finding) == ("pass", True)
     diverged = np.concatenate([CURVE, [np.inf]])
     assert training(diverged[None], [20], [True]).verdict == "pass"
+
+
+def test_another_kind_that_is_better_is_noticed() -> None:
+    assert other_kinds("Sequence", -0.01, 0.001).verdict == "pass"
+    assert other_kinds("Sequence", 0.002, 0.001).verdict == "pass"
+    assert other_kinds("Sequence", 0.004, 0.001).verdict == "warn"
+    check = other_kinds("Sequence", 0.0147, 0.001)
+    assert check.verdict == "fail"
+    assert "Sequence, scores better by 0.0147 ± 0.0010 nats" in check.finding
+    assert "Leave out network=" in check.advice

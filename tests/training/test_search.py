@@ -18,7 +18,7 @@ from evidencenet.losses import Logistic, LPopLogistic
 from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Table
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import Choice, Freedom, Search, _Attempt, variants
+from evidencenet.training.search import Choice, Freedom, Search, _Attempt, _Scaled, variants
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 
@@ -309,7 +309,9 @@ def learned(plan: Plan, *, by_networks: bool = True) -> dict[Plan, _Attempt]:
 
 
 def test_inputs_come_first() -> None:
-    plans = blank(Freedom((Dense(),), None, BOTH), squashes=(False, True), best=BEST).other_inputs()
+    plans = blank(
+        Freedom((Dense(),), None, BOTH), scalings=[_Scaled(), _Scaled(squash=True)], best=BEST
+    ).other_inputs()
     assert [(plan.squash, plan.baseline) for plan in plans] == [
         (False, True),
         (False, False),
@@ -340,7 +342,7 @@ def test_correlated_inputs_are_whitened_too() -> None:
 
 def test_then_networks_with_either_scaling() -> None:
     kinds = Freedom((Dense(), DeepSet(), Spectrum()), None, BOTH)
-    search = blank(kinds, squashes=(False, True), best=replace(BEST, squash=True))
+    search = blank(kinds, scalings=[_Scaled(), _Scaled(squash=True)], best=replace(BEST, squash=True))
     # Networks that treat all places alike go without a baseline; the others keep what was best.
     assert [(plan.network, plan.squash, plan.baseline) for plan in search.other_kinds()] == [
         (Dense(), False, True),

@@ -15,6 +15,9 @@ _ROUNDING = 1e-9
 # Overfitting: fresh draws score worse by this many standard errors (by chance in one of 700 cases), and by
 # this part of what was learned.
 _WORSE, _WORSE_PART = 3.0, 0.1
+# Another kind of network that is better by so many nats: errors δ of log K cost p(1 − p)δ²/2, so this is an
+# error of 0.2 where both models are as probable.
+_MOST_BETTER = 5e-3
 # A change of the learning curve counts from this part of its whole fall on, and from this many nats on. The
 # log score of single draws scatters by about 0.3 nats: of 100,000 held-out draws the mean by a thousandth.
 _CHANGE_PART, _CHANGE = 0.02, 1e-3
@@ -145,6 +148,32 @@ def training(scores: ArrayLike, best_epoch: ArrayLike, learned: ArrayLike) -> Ch
         finding = f"{kept}; their held-out score then rose by up to {rising.max():.4f} nats."
         return Check("training", "warn", finding, "Simulate more, lower alpha, or take a smaller network.")
     return Check("training", "pass", f"{kept}.")
+
+
+def other_kinds(plan: str, gain: float, error: float) -> Check:
+    """Check that no other kind of network scores better on the same held-out draws.
+
+    Parameters
+    ----------
+    plan
+        The best plan of another kind, in words.
+    gain, error
+        By how many nats it scores better than the network, and the standard error of that.
+
+    Returns
+    -------
+    Check
+        "other kinds": it warns if the other kind is better by three errors, and fails if that is more than
+        0.005 nats besides: such a network gives log K that is off by 0.2 or so for a typical draw.
+    """
+    verdict: Verdict = "pass"
+    if gain > _WORSE * error:
+        verdict = "fail" if gain > _MOST_BETTER else "warn"
+    finding = (
+        f"The best of another kind, {plan}, scores {'better' if gain > 0 else 'worse'} by {abs(gain):.4f} ± "
+        f"{error:.4f} nats."
+    )
+    return judged("other kinds", verdict, finding, "Leave out network=, or name that kind.")
 
 
 def _balanced(log_k: ArrayLike, labels: ArrayLike) -> tuple[float, float]:

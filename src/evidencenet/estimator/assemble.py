@@ -35,7 +35,19 @@ def assemble(request: Request, fit: Fit) -> EvidenceNetwork:
     sims, choice = request.sims, fit.search.choice if fit.search else None
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
     net = assembled(sims.names, failures, fit.inputs, fit.trained, choice)
-    return replace(net, made=made(request.seed, request.augment, fit.recipe), columns=sims.columns)
+    about = made(request.seed, request.augment, fit.recipe) | {"rival": _rival(fit)}
+    return replace(net, made=about, columns=sims.columns)
+
+
+def _rival(fit: Fit) -> dict[str, Any] | None:
+    """Say by how much the best network of another kind scores better than the one that was chosen."""
+    rival = fit.search.rival if fit.search else None
+    if rival is None:
+        return None
+    weight = fit.inputs.draws.weight[fit.inputs.draws.held_out_rows]
+    gained = weight * fit.trained.costs[:, : len(weight)].mean(axis=0) - rival.costs
+    error = float(gained.std() / np.sqrt(len(gained)))
+    return {"plan": rival.plan, "gain": float(gained.mean()), "error": error}
 
 
 def completed(net: EvidenceNetwork, request: Request, fit: Fit) -> EvidenceNetwork:

@@ -86,7 +86,7 @@ def learn_error_model(
     x, model = draws.held_out_draws()
     log_k = draws.held_out_log_k(trained.log_odds)
     squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
-    costs = trained.costs[:, : len(model)].mean(axis=0)
+    costs = draws.weight[draws.held_out_rows] * trained.costs[:, : len(model)].mean(axis=0)
     squared = _witnessed(squared, log_k + draws.log_odds, costs, draws.log_odds, rival, second_look)
     # Where no difference was found, there may be one that is too small to be noticed.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))

@@ -16,7 +16,7 @@ from evidencenet.checks.moments import TuringGood, turing_good
 from evidencenet.checks.range import Range, validated_range
 from evidencenet.checks.scores import Score, of_pair
 from evidencenet.checks.tail import settled, tails
-from evidencenet.checks.training import agreement, overfitting, training
+from evidencenet.checks.training import agreement, other_kinds, overfitting, training
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.seen_draws import row_hashes
 from evidencenet.simulation.dataset import Simulations, check_draws
@@ -314,6 +314,7 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
         agreement(members, label),
         overfitting(log_k, label, early.log_k - valid, early.label),
         training(net.history.score, net.history.best_epoch, net.gain != 0),
+        *([other_kinds(**net.made["rival"])] if net.made.get("rival") else []),
     )
     against_first = [(k, 0) for k in range(1, len(net.names))]
     return Validation(

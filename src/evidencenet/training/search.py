@@ -202,6 +202,14 @@ class _Attempt:
         return Trial(str(self.plan), self.score, self.seconds)
 
 
+@dataclass(frozen=True)
+class _Scaled:
+    """How the numbers of a plan are scaled: standardised, by asinh, or by their logarithm."""
+
+    squash: bool = False
+    log: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Rival:
     """The best finalist of another kind than the plan that was taken: a second opinion on log K.
@@ -246,7 +254,11 @@ class Search:
 
     def __post_init__(self) -> None:
         self.few = self.draws.few(_TRIAL_DRAWS)
-        self.squashes = (False, True) if self.few.has_outliers() else (False,)
+        self.scalings = [_Scaled()]
+        if self.few.has_outliers():
+            self.scalings.append(_Scaled(squash=True))
+        if self.few.may_be_logged():
+            self.scalings.append(_Scaled(log=True))
         self.whitens = (False, True) if self.few.is_correlated() else (False,)
         self.best = self.freedom.first_plan(FIRST_LOSS)
 
@@ -298,12 +310,17 @@ class Search:
 
     def other_inputs(self) -> list[Plan]:
         """List other ways to scale the data, with and without the baseline."""
-        return [
-            replace(self.best, squash=squash, whiten=whiten, baseline=baseline)
+        plans = [
+            replace(self.best, **asdict(scaled), whiten=whiten, baseline=baseline)
             for whiten in self.whitens
-            for squash in self.squashes
+            for scaled in self.scalings
             for baseline in self.freedom.baselines
         ]
+        if self.draws.features > LARGEST and not networks.scales_alike(self.best.network):
+            # Of very many numbers, the few combinations in which the models differ can have a baseline too.
+            baselines = (False,) if isinstance(self.freedom.loss, losses.Asymmetric) else (True, False)
+            plans += [replace(self.best, project=True, baseline=baseline) for baseline in baselines]
+        return plans
 
     def other_kinds(self) -> list[Plan]:
         """List other kinds of network."""
@@ -317,11 +334,12 @@ class Search:
                     self.best,
                     network=network,
                     # What one network makes of outliers says little about another.
-                    squash=squash,
+                    **asdict(scaled),
                     whiten=self.best.whiten and not bare,
+                    project=self.best.project and not networks.scales_alike(network),
                     baseline=False if bare else self.best.baseline,
                 )
-                for squash in self.squashes
+                for scaled in self.scalings
             ]
         return plans
 
@@ -353,7 +371,9 @@ class Search:
 
     def _with_network(self, network: networks.Architecture) -> Plan:
         """Return the best plan with another kind of network, which learns everything itself."""
-        plain = replace(self.best, network=network, baseline=False, whiten=False, weight_decay=None)
+        plain = replace(
+            self.best, network=network, baseline=False, whiten=False, project=False, weight_decay=None
+        )
         return replace(plain, loss=FIRST_LOSS)
 
     def _try(self, plans: list[Plan], pool: ThreadPoolExecutor, *, choose: bool = True) -> None:

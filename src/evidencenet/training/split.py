@@ -10,7 +10,7 @@ from evidencenet.networks.architectures import Architecture, is_built_in
 from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.dataset import Simulations, thinned
 from evidencenet.training.gaussians import LARGEST, SMALLEST, covariance
-from evidencenet.training.scaling import Scaling, has_outliers
+from evidencenet.training.scaling import Scaling, has_outliers, may_be_logged
 
 Augment = Callable[[np.random.Generator, Data], Data]
 
@@ -183,6 +183,10 @@ class Draws:
     def has_outliers(self) -> bool:
         """Say whether some numbers often lie far out."""
         return has_outliers(map_arrays(lambda array: array[self.training_rows[:_SAMPLE]], self.x))
+
+    def may_be_logged(self) -> bool:
+        """Say whether some numbers are never negative and vary so much that their logarithm may help."""
+        return may_be_logged(map_arrays(lambda array: array[self.training_rows[:_SAMPLE]], self.x))
 
     def is_correlated(self) -> bool:
         """Say whether the numbers of a draw are so correlated that networks may see little else.
