@@ -33,7 +33,9 @@ def overfitted() -> en.EvidenceNetwork:
     """A network that learns 540 draws by heart, long after its held-out score was best."""
     sims = draws(en.problems.mean_test(size=20), 600, seed=1)
     recipe = en.Recipe(epochs=200, batch=50, learning_rate=3e-3, weight_decay=0.0, patience=15)
-    return en.train(sims, members=2, recipe=recipe, learn_error=False, seed=1, progress=False)
+    return en.train(
+        sims, network="dense", members=2, recipe=recipe, learn_error=False, seed=1, progress=False
+    )
 
 
 def test_early_stopping(overfitted: en.EvidenceNetwork) -> None:

@@ -45,7 +45,8 @@ def train(
         Networks in the ensemble. Their mean is the estimate.
     recipe
         How to train. If you name one, nothing is chosen by evidence: the loss is the paper's, the network is
-        the first that suits the shape of the data, and there is no baseline, unless you name these too.
+        the paper's for vectors, and else the first that suits the layout, and there is no baseline, unless
+        you name these too.
     baseline
         Whether the networks correct Gaussians fitted to each model's draws, or learn everything themselves.
 

@@ -156,8 +156,11 @@ class Freedom:
         elif recipe is None:
             architectures = [*suitable]
         else:
-            # The paper's loss goes with the recipe, and it is made for networks without an evidence head.
-            architectures = [networks.without_evidence_head(suitable[0])]
+            # The paper's loss goes with a named recipe. It is made for networks without an evidence head, and
+            # for vectors the paper's network goes with it.
+            is_vector = not isinstance(draws.example, dict) and draws.example.ndim <= 1
+            first = networks.Dense() if is_vector else suitable[0]
+            architectures = [networks.without_evidence_head(first)]
         possible = draws.features <= LARGEST and not isinstance(loss, losses.Asymmetric)
         # With the baseline first: then networks need only learn what is not Gaussian, if anything.
         both = (True, False) if possible and recipe is None else (False,)
