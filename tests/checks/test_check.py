@@ -66,7 +66,9 @@ def test_exact_log_k_passes_at_the_stated_rate(name: str) -> None:
 @pytest.mark.parametrize("name", ["mean_test", "variance_test", "polynomial_order"])
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_mistakes_are_caught_by_name(name: str, mistake: str) -> None:
-    log_k, label = exact(en.problems.zoo()[name](), 20_000, seed=1)
+    # Truncation of the variance test takes so many draws: of 12 seeds, "Turing–Good" fails it in 5 with half
+    # as many, and in 11 with these (not with seed 1).
+    log_k, label = exact(en.problems.zoo()[name](), 40_000, seed=2)
     assert {check.verdict for check in examine(log_k, label)} == {"pass"}
     wrong, seen_by = MISTAKES[mistake]
     found = examine(wrong(log_k), label)
@@ -98,7 +100,8 @@ def test_several_models_are_named() -> None:
     assert set(found.values()) == {"pass"}
     wrong = examine(log_k + 0.4 * (np.arange(5) == 3), label, names=names)
     assert "for d, the lowest of 5 models" in wrong[0].finding
-    assert "e against d" in wrong[2].finding
+    # Both neighbours of d are told from it; which one better is chance.
+    assert any(pair in wrong[2].finding for pair in ("for e against d,", "for d against c,"))
     assert "the lowest of 10 pairs" in wrong[2].finding
     assert "of d, whose share is 0.2" in wrong[3].finding
     assert "the narrowest of 10" in wrong[5].finding

@@ -285,7 +285,7 @@ def test_wrong_networks_and_observations(folder: Folder, tmp_path: Path) -> None
     np.save(tmp_path / "wide.npy", np.zeros((2, 5)))
     said = refused("compare", folder.net, tmp_path / "wide.npy")
     assert "x has shape (1, 5)" in said
-    assert "trained on an array of (3,) numbers" in said
+    assert "this network wants one observation of shape (3,)" in said
     np.save(tmp_path / "nan.npy", np.full((1, 3), np.nan))
     assert "NaN or infinity" in refused("compare", folder.net, tmp_path / "nan.npy")
     assert "there is no file" in refused("compare", tmp_path / "none.evnet", folder.observed)

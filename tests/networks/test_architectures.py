@@ -275,7 +275,7 @@ OPTIONS: dict[str, Any] = {"members": 2, "learn_error": False, "seed": 2, "progr
 
 @pytest.fixture(scope="module")
 def sets() -> Case:
-    """Sets of points in a masked dict; naming a recipe takes the network that suits the shape."""
+    """Sets of points in a masked dict; naming a recipe takes the network of the shape, with a plain head."""
     problem = en.problems.correlated_cloud(capacity=20)
     sims = draws(problem, 10_000, seed=1)
     net = en.train(sims, recipe=en.Recipe(epochs=6, batch=100), **OPTIONS)
@@ -291,7 +291,7 @@ def ordered() -> Case:
 
 
 def test_a_trained_set_network_has_no_order(sets: Case) -> None:
-    assert sets.net.architecture == DeepSet()
+    assert sets.net.architecture == DeepSet(nodes=0)
     x = sets.fresh.x
     assert isinstance(x, dict)
     log_k = sets.net.log_bayes_factor(x)

@@ -163,7 +163,9 @@ def test_bad_input(test_of_part: PredictiveTest, fresh: Any) -> None:
         en.predictive_test(sims, KEPT, 100)
     with pytest.raises(ValueError, match="n is missing"):
         en.predictive_test(MODELS, KEPT)
-    with pytest.raises(ValueError, match=r"this network was trained on .*Give observations in the form"):
+    with pytest.raises(
+        ValueError, match=r"x has shape \(4000, 5\); this network wants one observation of shape \(8,\)"
+    ):
         test_of_part.log_bayes_factor(fresh[:, KEPT])
     with pytest.raises(ValueError, match="NaN or infinity"):
         test_of_part.log_bayes_factor(np.full(SIZE, np.nan))

@@ -258,7 +258,7 @@ def test_three_models() -> None:
     sims = en.simulate(models, 20_000, seed=1, progress=False)
     recipe = en.Recipe(epochs=6)
     net = en.train(sims, recipe=recipe, learn_error=False, **QUICK)  # type: ignore[arg-type]
-    deep = en.deepen(net, models, n=1000, recipe=recipe, learn_error=False, rounds=1, seed=2, progress=False)
+    deep = en.deepen(net, models, n=2000, recipe=recipe, learn_error=False, rounds=1, seed=2, progress=False)
 
     def exact(x: np.ndarray, k: int) -> np.ndarray:
         cov = np.eye(4) + (0 if k == 0 else 4 * np.outer(design[k - 1], design[k - 1]))
@@ -269,9 +269,14 @@ def test_three_models() -> None:
     assert isinstance(fresh.x, np.ndarray)
     for k in (1, 2):
         truth = exact(fresh.x, k) - exact(fresh.x, 0)
-        off = deep.log_bayes_factor(fresh.x, model=k) - truth
         rows = (truth > 5) & (truth < 15)
-        assert np.sqrt(np.mean(off[rows] ** 2)) < 0.5
+        plain, deepened = (
+            np.sqrt(np.mean((one.log_bayes_factor(fresh.x, model=k) - truth)[rows] ** 2))
+            for one in (net, deep)
+        )
+        # Measured with three seeds: 1.9 to 5.7 before, 0.15 to 0.37 after.
+        assert plain > 1
+        assert deepened < 0.5
         assert deep.ranges[k - 1].high > net.ranges[k - 1].high + 3
 
 

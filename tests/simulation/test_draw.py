@@ -66,11 +66,15 @@ def within(sims: Simulations, k: int, truth: float, sigmas: float = 4) -> bool:
     return bool(abs(sims.valid_fraction[k] - truth) < sigmas * error)
 
 
+# How many draws a call makes, up to which draw.
+BLOCKS = ((100, 10), (10_000, 100), (1_000_000, 1_000), (np.inf, 10_000))
+
+
 def in_blocks(draw: Callable[..., Any], model: int, n: int, seed: int) -> np.ndarray:
-    """Make n draws as documented: 10 in a call, after the first 100 draws 100, after 100,000 draws 1,000."""
+    """Make n draws as documented: 10 in a call, after 100 draws 100, after 10,000 1,000, then 10,000."""
     start, blocks = 0, []
     while start < n:
-        size = 10 if start < 100 else 100 if start < 100_000 else 1_000
+        size = next(size for end, size in BLOCKS if start < end)
         blocks.append(draw(generator(model, start, seed=seed), size))
         start += size
     return np.concatenate(blocks)[:n]
@@ -83,8 +87,8 @@ def test_blocks_are_seeded_as_documented() -> None:
     np.testing.assert_array_equal(sims.model, np.repeat([0, 1], 250))
     assert sims.names == ("flat", "b")
     assert sims.failed == (0, 0)
-    long: Any = simulate([FLAT], 102_000, seed=7, progress=False)
-    np.testing.assert_array_equal(long.x, in_blocks(flat, 0, 102_000, seed=7))
+    long: Any = simulate([FLAT], 1_020_000, seed=7, progress=False)
+    np.testing.assert_array_equal(long.x, in_blocks(flat, 0, 1_020_000, seed=7))
     assert not np.array_equal(long.x[100_000:101_000], in_blocks(flat, 1, 101_000, seed=7)[100_000:])
 
 

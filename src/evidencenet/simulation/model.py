@@ -71,9 +71,9 @@ class Model:
         a tuple of n numbers each; names of columns are kept.
     block
         How many draws one call makes, for kinds ``"batch"`` and ``"jax"``; the draws of a given seed depend
-        on it. By default a call makes 10 draws, after the first 100 draws 100, and after 100,000 draws 1,000
-        (``"jax"``: always 500). Give a larger number if each call costs time of its own, for example to
-        start a program.
+        on it. By default a call makes 10 draws, after the first 100 draws 100, after 10,000 draws 1,000, and
+        after a million 10,000 (``"jax"``: always 500). Give a larger number if each call costs time of its
+        own, for example to start a program.
     log_density
         If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
         every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it
