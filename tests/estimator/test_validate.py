@@ -54,6 +54,15 @@ def test_text(series: Case, three: Case) -> None:
     assert [one.name for one in check.checks] == CHECKS
 
 
+@pytest.mark.parametrize(("gain", "verdict"), [(-0.01, "pass"), (0.02, "fail")])
+def test_another_kind_that_was_tried_is_compared(three: Case, gain: float, verdict: str) -> None:
+    rival = {"plan": "Sequence", "gain": gain, "error": 0.001}
+    check = en.validate(replace(three.net, made={**three.net.made, "rival": rival}), three.fresh)
+    after = CHECKS.index("training") + 1
+    assert [one.name for one in check.checks] == [*CHECKS[:after], "other kinds", *CHECKS[after:]]
+    assert check.checks[after].verdict == verdict
+
+
 def test_a_failed_check_fits_the_screen(small: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     check = validated(monkeypatch, small, lambda log_k: 3 * log_k - 1)
     lines = str(check).splitlines()
