@@ -58,7 +58,10 @@ def test_ten_lines(
     exact = log_k(x, t)
     # log K = constant + (a·x)²: 21 numbers, fitted to 9,000 draws, to which each gives p(1 − p) ≈ 0.22.
     best = math.sqrt(21 / (9_000 * 0.22))
-    assert np.sqrt(np.mean((net.log_bayes_factor(x) - exact) ** 2)) < 3 * best < 0.5 * np.std(exact)
+    # So it is the error of draws weighted by p(1 − p): by few draws, log K beyond 10 is hardly determined.
+    away, weight = net.log_bayes_factor(x) - exact, 1 / (2 + np.exp(exact) + np.exp(-exact))
+    assert np.sqrt(np.average(away**2, weights=weight)) < 3 * best < 0.5 * np.std(exact)
+    assert np.sqrt(np.mean(away**2)) < 0.25 * np.std(exact)
     assert isinstance(answer, en.Comparison)
     assert answer.log_k == pytest.approx(log_k(0.9 * t, t), abs=0.3)
     assert str(answer).startswith("trend against flat")

@@ -82,18 +82,20 @@ def test_loss_comparison() -> None:
 
 
 def test_rastrigin() -> None:
-    result = quick("rastrigin", dims=(2,))
+    # Both models have equally many fresh draws, so 5,000 of them see a constant error of log K of 0.03, which a
+    # training on 10,000 draws may leave; one on 20,000 leaves half of that.
+    result = quick("rastrigin", dims=(2,), draws=20_000)
     numbers = result.numbers
     assert numbers["quadrature_against_series"] < 1e-6
     (found,) = numbers["by_dim"]["exchangeable components"]
-    assert 0.03 < found["rmse"] < 0.4 * found["spread"]
-    assert -0.005 < found["excess"] < 0.03
+    assert 0.03 < found["rmse"] < 0.3 * found["spread"]
+    assert -0.005 < found["excess"] < 0.02
     assert found["coverage"] > 0.01
     noisy = numbers["by_noise"][-1]
     assert noisy["noise"] == 1
-    # The models cannot be told apart: K = 1. What 10,000 draws leave open is sqrt(1/10,000/0.25) = 0.02.
+    # The models cannot be told apart: K = 1. What 20,000 draws leave open is sqrt(1/20,000/0.25) = 0.014.
     assert noisy["spread"] < 1e-4
-    assert noisy["rmse"] < 0.06
+    assert noisy["rmse"] < 0.045
 
 
 def test_rastrigin_wants_two_components() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 Array = np.ndarray
 
@@ -187,6 +187,9 @@ def geometric(z: Array, p: Any) -> Array:
 
 def hypergeometric(z: Array, good: Any, bad: Any, drawn: Any) -> Array:
     """Return how many good ones are among those drawn without replacement."""
+    # Here, not above: it alone would take half of the time to import the package.
+    from scipy import stats
+
     z, good, bad, drawn = np.broadcast_arrays(
         z, *(np.asarray(a, dtype=np.float64) for a in (good, bad, drawn))
     )
