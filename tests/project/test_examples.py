@@ -82,8 +82,8 @@ def test_loss_comparison() -> None:
 
 
 def test_rastrigin() -> None:
-    # Both models have equally many fresh draws, so 5,000 of them see a constant error of log K of 0.03, which a
-    # training on 10,000 draws may leave; one on 20,000 leaves half of that.
+    # Both models have equally many fresh draws, so 5,000 of them see a constant error of log K of 0.03, which
+    # a training on 10,000 draws may leave; one on 20,000 leaves half of that.
     result = quick("rastrigin", dims=(2,), draws=20_000)
     numbers = result.numbers
     assert numbers["quadrature_against_series"] < 1e-6
