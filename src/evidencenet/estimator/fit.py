@@ -10,7 +10,7 @@ from evidencenet.training.compiled import keep_compiled_programs
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained, initialise_members
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import Freedom, Search
+from evidencenet.training.search import FIRST_LOSS, Freedom, Search
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 from evidencenet.training.trials import TrialFile
@@ -61,7 +61,9 @@ def choose_and_fit(request: Request) -> Fit:
         tried = search.choice
         log.info("training %s, the best of %d tried on %d draws", plan, len(tried.trials), tried.draws)
     else:
-        plan = freedom.first_plan(losses.LPopExponential())
+        # The paper's loss squares what an evidence head gives, and that is log K already.
+        has_evidence_head = bool(getattr(freedom.architectures[0], "nodes", 0))
+        plan = freedom.first_plan(FIRST_LOSS if has_evidence_head else losses.LPopExponential())
     inputs = prepare(draws, plan)
     recipe = trainer.sized(inputs)
     if path is None:

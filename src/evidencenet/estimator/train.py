@@ -44,9 +44,9 @@ def train(
     members
         Networks in the ensemble. Their mean is the estimate.
     recipe
-        How to train. If you name one, nothing is chosen by evidence: the loss is the paper's, the network is
-        the paper's for vectors, and else the first that suits the layout, and there is no baseline, unless
-        you name these too.
+        How to train. If you name one, nothing is chosen by evidence: the network is the paper's for vectors,
+        and else the first that suits the layout; the loss is the paper's, or the logistic one for networks
+        with an evidence head; and there is no baseline, unless you name these too.
     baseline
         Whether the networks correct Gaussians fitted to each model's draws, or learn everything themselves.
 

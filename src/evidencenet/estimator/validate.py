@@ -268,8 +268,8 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     they agree?), "overfitting" (is the score worse than on the early-stopping draws?), "training" (do the
     learning curves say that it was too short or too long?) and, if another kind of network was tried on all
     draws, "other kinds" (does it score better?). Before them comes "fresh draws" (were the draws used in
-    training, or do they repeat each other?). A network that gives the exact log K fails any of them in less than 2% of
-    cases.
+    training, or do they repeat each other?). A network that gives the exact log K fails any of them in less
+    than 2% of cases.
 
     Examples
     --------
