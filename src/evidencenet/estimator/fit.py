@@ -1,6 +1,6 @@
 """Split the draws, choose a plan, and fit the networks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evidencenet import losses
 from evidencenet._common.warnings import log
@@ -52,6 +52,9 @@ def choose_and_fit(request: Request) -> Fit:
         # A network of the user's own may fail: then at once, and with a reason.
         initialise_members(request.network, draws.arranged_example, outputs, 1, 0)
     freedom = Freedom.of(draws, request.network, request.loss, request.baseline, request.recipe)
+    if not request.learn_error:
+        # Second opinions are asked for the error of log K alone.
+        freedom = replace(freedom, opinions=())
     run, path = request.run(), request.checkpoint
     search = None
     if request.recipe is None:
