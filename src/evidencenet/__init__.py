@@ -36,7 +36,7 @@ from evidencenet.simulation.dataset import Simulations as Simulations
 from evidencenet.simulation.draw import SimulationError as SimulationError
 from evidencenet.simulation.draw import simulate as simulate
 from evidencenet.simulation.model import Model as Model
-from evidencenet.simulation.rare import RareDraws as RareDraws
+from evidencenet.simulation.rare_draws import RareDraws as RareDraws
 from evidencenet.training.recipe import Recipe as Recipe
 
 

@@ -10,7 +10,7 @@ import evidencenet as en
 from conftest import draws
 from evidencenet.checks.check import Check, _binomial, _verdict, coverages, examine
 from evidencenet.checks.coverage import coverage
-from evidencenet.checks.training import overfitting
+from evidencenet.checks.learning import overfitting
 
 NAMES = ("coverage", "log-odds bins", "Turing–Good", "mean probability", "information", "range")
 

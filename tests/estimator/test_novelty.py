@@ -16,8 +16,8 @@ from conftest import Case, draws
 from evidencenet._common.arrays import Data, map_arrays
 from evidencenet.estimator.novelty import Novelty, Seen
 from evidencenet.networks import ensemble
+from evidencenet.training.baseline import Moments
 from evidencenet.training.batches import Chunk
-from evidencenet.training.gaussians import Moments
 from evidencenet.training.split import Draws
 
 CASES = ("series", "small", "three", "cloud")

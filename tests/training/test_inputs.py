@@ -10,7 +10,7 @@ import pytest
 import evidencenet as en
 from evidencenet.losses import Asymmetric, Logistic
 from evidencenet.networks.architectures import DeepSet, Dense, Table
-from evidencenet.training.gaussians import flat
+from evidencenet.training.baseline import flat
 from evidencenet.training.inputs import prepare
 from evidencenet.training.plan import Plan
 from evidencenet.training.split import Draws

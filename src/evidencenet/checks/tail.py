@@ -10,7 +10,7 @@ from scipy.special import log_softmax, logsumexp, ndtr
 
 from evidencenet._common import wording
 from evidencenet.checks.check import Check, Verdict, judged
-from evidencenet.simulation.rare import Levels, RareDraws
+from evidencenet.simulation.rare_draws import Levels, RareDraws
 
 Array = NDArray[np.float64]
 

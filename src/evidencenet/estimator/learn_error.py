@@ -25,7 +25,7 @@ from evidencenet.estimator.error import ErrorModel
 from evidencenet.estimator.fit import Fit
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.second_look import SecondLook, look_again
-from evidencenet.training.gaussians import Gaussians
+from evidencenet.training.baseline import Gaussians
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Trained
 from evidencenet.training.search import Rival, natural

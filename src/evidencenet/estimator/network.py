@@ -30,7 +30,7 @@ from evidencenet.estimator.novelty import Novelty
 from evidencenet.estimator.reference import flattened
 from evidencenet.estimator.seen_draws import SeenDraws, place_text
 from evidencenet.simulation.dataset import Simulations, check_draws
-from evidencenet.training.gaussians import Baseline
+from evidencenet.training.baseline import Baseline
 from evidencenet.training.loop import History
 from evidencenet.training.scaling import Scaling
 from evidencenet.training.search import Choice

@@ -7,7 +7,7 @@ import numpy as np
 
 from evidencenet._common.arrays import Data
 from evidencenet._common.estimate import rank_p_value
-from evidencenet.training.gaussians import Moments, flat
+from evidencenet.training.baseline import Moments, flat
 
 # Held-out draws of each model: enough for p-values down to 1e-4, few enough to keep in every saved network.
 REFERENCE_DRAWS = 10_000

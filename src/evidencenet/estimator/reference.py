@@ -14,7 +14,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import gammaln, logsumexp
 
 from evidencenet._common.arrays import Data, arrays_of
-from evidencenet.training.gaussians import LARGEST
+from evidencenet.training.baseline import LARGEST
 
 # Each number of a draw is used as it is, by its asinh, or by its logarithm.
 _PLAIN, _ASINH, _LOG = 0, 1, 2

@@ -29,7 +29,7 @@ from evidencenet.networks import ensemble
 from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.model import Model
 from evidencenet.training import checkpoint
-from evidencenet.training.gaussians import Baseline, Gaussians
+from evidencenet.training.baseline import Baseline, Gaussians
 from evidencenet.training.loop import History
 from evidencenet.training.scaling import Scaling
 from evidencenet.training.search import Choice, Trial

@@ -12,15 +12,15 @@ from evidencenet._common.arrays import Data, arrays_of, index_of, kind_of, map_a
 from evidencenet._common.display import card, frame, plain
 from evidencenet.checks.check import Check, measure, narrowest, range_check, verdicts
 from evidencenet.checks.coverage import Coverage, coverage
+from evidencenet.checks.learning import agreement, other_kinds, overfitting, training
 from evidencenet.checks.moments import TuringGood, turing_good
 from evidencenet.checks.range import Range, validated_range
 from evidencenet.checks.scores import Score, of_pair
 from evidencenet.checks.tail import settled, tails
-from evidencenet.checks.training import agreement, other_kinds, overfitting, training
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.seen_draws import row_hashes
 from evidencenet.simulation.dataset import Simulations, check_draws
-from evidencenet.simulation.rare import RareDraws
+from evidencenet.simulation.rare_draws import RareDraws
 
 if TYPE_CHECKING:
     import pandas

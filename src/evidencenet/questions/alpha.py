@@ -11,7 +11,7 @@ from evidencenet import losses, networks
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.display import frame
 from evidencenet._common.progress import Progress
-from evidencenet.checks.training import excess, spread
+from evidencenet.checks.learning import excess, spread
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.train import train
 from evidencenet.estimator.validate import validate

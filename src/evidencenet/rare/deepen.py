@@ -18,7 +18,7 @@ from evidencenet.rare.draw import checked_models, rare_draws, scorer
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.rare import Levels, RareDraws
+from evidencenet.simulation.rare_draws import Levels, RareDraws
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment, Draws
 

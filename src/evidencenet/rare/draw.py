@@ -16,7 +16,7 @@ from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.rare.split import STOPS, Split, split
 from evidencenet.rare.steer import check_steerable
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.rare import Levels, RareDraws
+from evidencenet.simulation.rare_draws import Levels, RareDraws
 
 Array = np.ndarray
 

@@ -14,7 +14,7 @@ from evidencenet.estimator.answer import Comparison
 from evidencenet.questions.design import Design
 from evidencenet.questions.forecast import Forecast
 from evidencenet.questions.hypothesis import HypothesisTest
-from evidencenet.simulation.rare import RareDraws
+from evidencenet.simulation.rare_draws import RareDraws
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,8 +7,7 @@ import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
-from evidencenet.training.batches import Chunk, Shuffled, in_blocks
-from evidencenet.training.gaussians import (
+from evidencenet.training.baseline import (
     LARGEST,
     Baseline,
     Moments,
@@ -17,6 +16,7 @@ from evidencenet.training.gaussians import (
     flat,
     inverse_root,
 )
+from evidencenet.training.batches import Chunk, Shuffled, in_blocks
 from evidencenet.training.plan import Plan
 from evidencenet.training.projection import directions
 from evidencenet.training.recipe import Recipe

@@ -18,7 +18,7 @@ from evidencenet import losses, networks
 from evidencenet._common.display import frame
 from evidencenet._common.progress import Progress
 from evidencenet.networks.layout import Layout, candidates
-from evidencenet.training.gaussians import LARGEST
+from evidencenet.training.baseline import LARGEST
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import MOST_OPERATIONS, Recipe

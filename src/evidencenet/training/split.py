@@ -9,7 +9,7 @@ from evidencenet._common.arrays import Data, arrays_of, as_data, layout, layout_
 from evidencenet.networks.architectures import Architecture, is_built_in
 from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.dataset import Simulations, thinned
-from evidencenet.training.gaussians import LARGEST, SMALLEST, covariance
+from evidencenet.training.baseline import LARGEST, SMALLEST, covariance
 from evidencenet.training.scaling import Scaling, has_outliers, may_be_logged
 
 Augment = Callable[[np.random.Generator, Data], Data]

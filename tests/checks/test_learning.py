@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evidencenet.checks.training import agreement, excess, other_kinds, overfitting, spread, training
+from evidencenet.checks.learning import agreement, excess, other_kinds, overfitting, spread, training
 
 
 def shifted(n: int, shift: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

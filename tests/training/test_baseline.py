@@ -10,8 +10,8 @@ from scipy.special import expit
 import evidencenet as en
 from conftest import draws, rms
 from evidencenet._common.arrays import Data
+from evidencenet.training.baseline import Baseline, Gaussians, Moments, flat, inverse_root
 from evidencenet.training.batches import Chunk
-from evidencenet.training.gaussians import Baseline, Gaussians, Moments, flat, inverse_root
 from evidencenet.training.scaling import Scaling
 
 FOLDS = 8
