@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_softmax
 
 from evidencenet import losses, networks
+from evidencenet.checks.scores import log_scores
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import weighted_mean
 from evidencenet.training.plan import Plan
@@ -81,7 +81,7 @@ def look_again(
     test = parts.held_out_rows
     label, weight = draws.model[test], draws.weight[test]
     log_odds = known[test] + draws.log_odds
-    costs = -log_softmax(log_odds, axis=1)[np.arange(len(test)), label]
+    costs = log_scores(log_odds, label)
 
     def look(network: networks.Architecture) -> SecondLook:
         plan = Plan(network, losses.Logistic(), squash=inputs.plan.squash)

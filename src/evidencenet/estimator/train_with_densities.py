@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import log_softmax
 
 from evidencenet import losses, networks
 from evidencenet._common.arrays import Data, arrays_of, join, map_arrays
 from evidencenet._common.warnings import TrustWarning
 from evidencenet.checks.range import HeldOut, validated_range
+from evidencenet.checks.scores import log_scores
 from evidencenet.estimator import reference
 from evidencenet.estimator.densities import (
     Densities,
@@ -160,7 +160,7 @@ class KnownDensities:
         inputs = prepare(draws, Plan(networks.Dense(), losses.Logistic()))
         x, label = draws.held_out_draws()
         log_p = finite(self.densities.exact(x))
-        cost = -log_softmax(log_p + draws.log_shares, axis=1)[np.arange(len(label)), label]
+        cost = log_scores(log_p + draws.log_shares, label)
         scores, n = np.full((members, 1), cost.mean()), len(draws.training_rows)
         net = EvidenceNetwork(
             names=self.sims.names,

@@ -5,13 +5,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import log_softmax
 
 from evidencenet import losses, networks
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.display import frame
 from evidencenet._common.progress import Progress
 from evidencenet.checks.learning import excess, spread
+from evidencenet.checks.scores import log_scores
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.train import train
 from evidencenet.estimator.validate import validate
@@ -199,7 +199,7 @@ def _judged(alpha: float, net: EvidenceNetwork, judging: Simulations) -> tuple[A
     )
     label = validation.label
     log_shares = np.log(np.bincount(label) / len(label))
-    cost = -log_softmax(validation.log_k + log_shares, axis=1)[np.arange(len(label)), label]
+    cost = log_scores(validation.log_k + log_shares, label)
     return trial, cost
 
 

@@ -1,4 +1,4 @@
-"""`deepen`: train a network on rare draws, so that log K is confirmed as far as the models' draws go."""
+"""`deepen`: train a network on rare draws, so that log K is validated as far as the models' draws go."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy.special import log_softmax
 
 from evidencenet import networks
 from evidencenet._common.display import by_row, frame
 from evidencenet._common.progress import Progress
+from evidencenet.checks.scores import log_scores
 from evidencenet.networks import ensemble
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.training import checkpoint as checkpoints
@@ -271,7 +271,7 @@ class _Judge:
 
     def costs(self, log_odds: np.ndarray) -> np.ndarray:
         """−log p(true model) of each held-out draw, (n,)."""
-        return -log_softmax(log_odds, axis=1)[np.arange(len(self.labels)), self.labels]
+        return log_scores(log_odds, self.labels)
 
     def score(self, log_odds: np.ndarray) -> float:
         """Mean cost of the held-out draws, in nats."""
