@@ -2,15 +2,18 @@
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from evidencenet import losses
 from evidencenet._common.warnings import log
 from evidencenet.estimator.arguments import Request
+from evidencenet.estimator.partner import Partner
 from evidencenet.training.checkpoint import trials_path
 from evidencenet.training.compiled import keep_compiled_programs
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Checkpoint, Trained, initialise_members
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import FIRST_LOSS, Freedom, Search
+from evidencenet.training.search import FIRST_LOSS, Freedom, Rival, Search
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 from evidencenet.training.trials import TrialFile
@@ -30,6 +33,8 @@ class Fit:
         What trained it, and by which recipe.
     search
         The search for the plan; None if the user named a recipe.
+    partner
+        A network of another kind that improves the mean; None if there is none.
     """
 
     inputs: Inputs
@@ -37,6 +42,23 @@ class Fit:
     trainer: Trainer
     recipe: Recipe
     search: Search | None
+    partner: Partner | None = None
+
+    @property
+    def rival(self) -> Rival | None:
+        """The best network of another kind, if one was trained on all draws."""
+        return None if self.search is None else self.search.rival
+
+    @property
+    def log_odds(self) -> np.ndarray:
+        """Log-odds of the held-out draws by each member, with the partner's part, (members, n, K)."""
+        own = self.trained.log_odds[:, : len(self.inputs.draws.held_out_rows)]
+        if self.partner is None:
+            return own
+        rival = self.rival
+        assert rival is not None
+        assert rival.trained is not None
+        return self.partner.joined(own, rival.trained.log_odds[:, : own.shape[1]].mean(axis=0))
 
 
 def choose_and_fit(request: Request) -> Fit:
@@ -77,4 +99,5 @@ def choose_and_fit(request: Request) -> Fit:
     else:
         state = Checkpoint(path, run | {"the plan": str(plan)})
         trained = trainer.fit(inputs, recipe, request.members, progress=request.progress, checkpoint=state)
-    return Fit(inputs, trained, trainer, recipe, search)
+    partner = None if search is None else Partner.fit(inputs, trained, search.rival)
+    return Fit(inputs, trained, trainer, recipe, search, partner)

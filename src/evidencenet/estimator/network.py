@@ -27,6 +27,7 @@ from evidencenet.estimator.evaluation import Evaluation as Evaluation
 from evidencenet.estimator.evaluation import checked as checked
 from evidencenet.estimator.evaluation import in_blocks
 from evidencenet.estimator.novelty import Novelty
+from evidencenet.estimator.partner import Partner
 from evidencenet.estimator.reference import flattened
 from evidencenet.estimator.seen_draws import SeenDraws, place_text
 from evidencenet.simulation.dataset import Simulations, check_draws
@@ -81,6 +82,8 @@ class EvidenceNetwork:
         What is kept of the training draws: constant numbers, and fingerprints. None if nothing is.
     columns
         Names of the numbers of a draw, if the draws had named columns; None otherwise.
+    partner
+        A network of another kind whose log K is averaged with that of the members; None if there is none.
     """
 
     names: tuple[str, ...]
@@ -107,6 +110,7 @@ class EvidenceNetwork:
     checkpoint: Path | None = None
     seen: SeenDraws | None = None
     columns: tuple[str, ...] | None = None
+    partner: Partner | None = None
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None
@@ -497,9 +501,14 @@ def _training_rows(net: EvidenceNetwork) -> list[tuple[str, str]]:
     idle = int(np.sum(net.gain == 0))
     without = "say log K = 0" if net.baseline is None else "add nothing to the baseline"
     score = np.nanmin(net.history.score, axis=1).mean()
+    averaged = []
+    if net.partner is not None:
+        name = named(net.partner.architecture)
+        averaged = [("averaged with", f"{name}, which has a weight of {net.partner.weight:.2f}")]
     return [
         ("members", f"{len(net.gain)}" + (f", of which {idle} {without}" if idle else "")),
         ("network", named(net.architecture)),
+        *averaged,
         ("loss", named(net.loss)),
         ("baseline", "none" if net.baseline is None else "Gaussians fitted to the draws of each model"),
         ("trained on", f"{net.history.draws:,} draws"),
