@@ -11,8 +11,10 @@ content or the new content, never a mixture, provided that the disk does what it
 import contextlib
 import ctypes
 import errno
+import hashlib
 import os
 import shutil
+import stat
 import sys
 import time
 import uuid
@@ -24,6 +26,8 @@ from pathlib import Path
 # crash. No single save takes an hour.
 _SECONDS_UNTIL_ABANDONED = 3600.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# File systems allow names of 255 bytes, and a temporary folder adds 22 to the name of its file.
+_LONGEST_NAME = 230
 # From <linux/fs.h> and <sys/stdio.h>; both mean "exchange the two names".
 _RENAME_EXCHANGE, _RENAME_SWAP = 2, 2
 _AT_FDCWD = -100
@@ -34,7 +38,9 @@ def replaced(path: Path, needed: int | None = None) -> Iterator[Path]:
     """Give a temporary path to write to; what was written there replaces `path` if no exception is raised.
 
     The temporary file or folder has the same name as `path`, inside a hidden folder beside it. Temporary
-    folders that killed processes left behind for the same path are removed.
+    folders that killed processes left behind for the same path are removed. If `path` is a link, the file
+    that it leads to is replaced, and the link stays. Who may read the file follows the user's umask, as for
+    every new file.
 
     Parameters
     ----------
@@ -55,19 +61,20 @@ def replaced(path: Path, needed: int | None = None) -> Iterator[Path]:
     >>> with replaced(Path("notes.txt")) as partial:  # doctest: +SKIP
     ...     partial.write_text("all of it")
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+    target = _target(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {target.parent}. Make it first.")
     try:
-        remove_leftovers(path)
-        with _temporary_folder(path) as folder:
-            partial = folder / path.name
+        remove_leftovers(target)
+        with _temporary_folder(target) as folder:
+            partial = folder / target.name
             yield partial
             _to_disk(partial)
-            _put(partial, path)
-            _sync(path.parent)
+            _put(partial, target)
+            _sync(target.parent)
     except Exception as error:
         if _is_full(error):
-            raise _full_disk(path, needed) from error
+            raise _full_disk(path, target.parent, needed) from error
         if isinstance(error, OSError) and error.errno is not None and str(path) not in str(error):
             raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from error
         raise
@@ -92,6 +99,7 @@ def created(path: Path, content: bytes) -> bool:
     bool
         False if the file was there already.
     """
+    remove_leftovers(path)
     with _temporary_folder(path) as folder:
         partial = folder / path.name
         partial.write_bytes(content)
@@ -109,9 +117,46 @@ def created(path: Path, content: bytes) -> bool:
     return True
 
 
+def moved(new: Path, path: Path) -> None:
+    """Move a finished file or folder to `path`, on the same disk; what was there before is removed.
+
+    Where the system can exchange two folders in one step, there is no moment without one.
+    """
+    remove_leftovers(path)
+    _put(new, path)
+    _sync(path.parent)
+    if new.exists():
+        # The old folder has taken the place of the new one. In a temporary folder, it is known as a leftover
+        # if this process is killed while it removes it.
+        with _temporary_folder(path) as folder:
+            new.rename(folder / path.name)
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders that killed processes left behind when they wrote `path`."""
-    for folder in path.parent.glob(f".{_escaped(path.name)}.*.partial"):
+    _remove_abandoned(path.parent, f".{_escaped(_shortened(path.name))}.*.partial")
+
+
+def remove_all_leftovers(folder: Path) -> None:
+    """Remove the temporary folders that killed processes left behind when they wrote anything in a folder."""
+    _remove_abandoned(folder, ".*.partial")
+
+
+def _target(path: Path) -> Path:
+    """Return what is to be replaced: the file that a link leads to. Devices and pipes are refused."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        mode = target.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise FileExistsError(
+                f"cannot write {path}: it is a device, pipe or socket, and would be replaced by a file. Give "
+                "the name of a file."
+            )
+    return target
+
+
+def _remove_abandoned(parent: Path, pattern: str) -> None:
+    for folder in parent.glob(pattern):
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
             try:
@@ -139,7 +184,7 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
 
 def _locked_folder(path: Path) -> tuple[Path, int | None]:
     while True:
-        folder = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.partial")
+        folder = path.with_name(f".{_shortened(path.name)}.{uuid.uuid4().hex[:12]}.partial")
         folder.mkdir()
         if sys.platform == "win32":
             return folder, None
@@ -253,21 +298,28 @@ def _is_full(error: BaseException) -> bool:
     return getattr(error, "errno", None) in _FULL or any(text in str(error) for text in texts)
 
 
-def _full_disk(path: Path, needed: int | None) -> OSError:
+def _full_disk(path: Path, folder: Path, needed: int | None) -> OSError:
     try:
-        free = f"{_megabytes(shutil.disk_usage(path.parent).free)} are free"
+        free = f"{_megabytes(shutil.disk_usage(folder).free)} are free"
     except OSError:
         free = "how much is free is not known"
     wanted = "" if needed is None else f" It needs about {_megabytes(needed)};"
     return OSError(
         errno.ENOSPC,
         f"cannot write {path}: the disk is full, or your quota is used up.{wanted or ' There,'} {free} in "
-        f"{path.parent}. Nothing there has changed. Make room, or write to another disk.",
+        f"{folder}. Nothing there has changed. Make room, or write to another disk.",
     )
 
 
 def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
+
+
+def _shortened(name: str) -> str:
+    """Return a name that leaves room for what is added to it; another one for every name."""
+    if len(os.fsencode(name)) <= _LONGEST_NAME:
+        return name
+    return hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def _escaped(name: str) -> str:

@@ -1,7 +1,6 @@
 """`evidencenet simulate`: draw from the models of a Python file, into a file."""
 
 import contextlib
-import os
 import shutil
 from collections.abc import Generator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 import evidencenet as en
+from evidencenet._common.atomic import moved
 from evidencenet._common.files import FileError
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
@@ -139,7 +139,4 @@ def _move(sims: en.Simulations, store: Path, out: Path) -> None:
             ) from error
         shutil.rmtree(store)
         return
-    old = out.with_name(f".{out.name}.{os.getpid()}.old")
-    os.replace(out, old)
-    os.replace(store, out)
-    shutil.rmtree(old)
+    moved(store, out)

@@ -12,6 +12,7 @@ from evidencenet._common import files
 from evidencenet._common.arrays import Data, arrays_of, kind_of, layout, layout_text, map_arrays
 from evidencenet._common.display import card
 from evidencenet._common.estimate import Estimate
+from evidencenet._common.harmless import harmless
 from evidencenet.checks.range import Range
 from evidencenet.estimator.densities import check_density, difference, evaluated, nearly_in_range
 from evidencenet.estimator.network import EvidenceNetwork, checked
@@ -209,7 +210,7 @@ class Evidence:
         return card(self._title(), self._rows())
 
     def _title(self) -> str:
-        return f"Evidence of {self.name}"
+        return f"Evidence of {harmless(self.name)}"
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("data", layout_text(layout(map_arrays(lambda array: array[None], self.example))))]

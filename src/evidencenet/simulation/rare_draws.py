@@ -9,6 +9,7 @@ import numpy as np
 
 from evidencenet._common import files
 from evidencenet._common.arrays import Data, join, map_arrays
+from evidencenet._common.harmless import harmless
 
 Array = np.ndarray
 
@@ -279,10 +280,10 @@ class RareDraws:
         lines = [f"{len(self):,} draws of {len(self.names)} models, {self.calls:,} simulator calls:"]
         for name, each in zip(self.names, self.levels, strict=True):
             if len(each.threshold) == 1:
-                lines.append(f"  {name}: {each.count[0]:,} plain draws; {each.stop}")
+                lines.append(f"  {harmless(name)}: {each.count[0]:,} plain draws; {each.stop}")
                 continue
             lines.append(
-                f"  {name}: {len(each.threshold) - 1} levels up to log-odds of "
+                f"  {harmless(name)}: {len(each.threshold) - 1} levels up to log-odds of "
                 f"{each.threshold[-1]:.1f} against "
                 f"it, which it reaches with log P = {each.log_p[-1]:.2f} ± "
                 f"{each.log_p_error[-1]:.2f}; {each.stop}"

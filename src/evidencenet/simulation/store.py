@@ -14,6 +14,7 @@ from typing import Any
 
 from evidencenet._common import files
 from evidencenet._common.arrays import arrays_of
+from evidencenet._common.atomic import remove_all_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, words
@@ -148,6 +149,8 @@ def open_store(
     for model, name in enumerate(settings["models"]):
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
+        # The next chunks may begin at other draws, so they would not remove what is left of this one.
+        remove_all_leftovers(place / str(model))
     return Store(place, settings["keep_parameters"], _spec(settings))
 
 

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from evidencenet._common import files
+from evidencenet._common.atomic import remove_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.fingerprint import fingerprint as code_fingerprint
 from evidencenet._common.versions import versions
@@ -159,6 +160,7 @@ def remove(path: str | os.PathLike[str]) -> None:
     """Remove a checkpoint whose network has been saved, and the trials beside it."""
     for place in (Path(path), trials_path(path)):
         place.unlink(missing_ok=True)
+        remove_leftovers(place)
 
 
 def trials_path(path: str | os.PathLike[str]) -> Path:
