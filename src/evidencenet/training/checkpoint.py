@@ -184,11 +184,12 @@ def _identified(thing: Any) -> str:
         return "none"
     own = isinstance(thing, FunctionType) or not type(thing).__module__.startswith("evidencenet.")
     if own:
-        return f"{_HASHED}{code_fingerprint(thing)}"
-    parts = [getattr(thing, item.name) for item in fields(thing)] if is_dataclass(thing) else []
-    functions = [part for part in parts if callable(part)]
+        return f"{_HASHED}{code_fingerprint(thing, changing=True)}"
+    parts = {item.name: getattr(thing, item.name) for item in fields(thing)} if is_dataclass(thing) else {}
+    functions = [part for part in parts.values() if callable(part)]
     if functions:
-        return f"{_HASHED}{code_fingerprint(*functions)}"
+        plain = {name: part for name, part in parts.items() if not callable(part)}
+        return f"{_HASHED}{code_fingerprint(*functions, changing=True)} {type(thing).__name__} {plain}"
     return repr(thing)
 
 
