@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evidencenet._common import atomic
-from evidencenet._common.atomic import created, moved, replaced, write_text
+from evidencenet._common.atomic import created_folder, moved, removed, replaced, write_text
 
 
 def test_old_or_new_but_nothing_else(tmp_path: Path) -> None:
@@ -175,20 +175,41 @@ def test_other_errors_name_the_path(tmp_path: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "elsewhere")
 
 
-def test_created_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert created(tmp_path / "a", b"first")
-    assert not created(tmp_path / "a", b"second")
-    assert (tmp_path / "a").read_bytes() == b"first"
+def test_a_folder_is_made_only_once(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert created_folder(path, {"name": b"first"})
+    assert not created_folder(path, {"name": b"second"})
+    assert (path / "name").read_bytes() == b"first"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    assert created_folder(tmp_path / "link", {"name": b"first"})
+    assert (tmp_path / "empty" / "name").exists()
+    (tmp_path / "file").touch()
+    assert not created_folder(tmp_path / "file", {"name": b"first"})
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "empty", "file", "link"]
 
-    def no_links(*_: object) -> None:
-        raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(os, "link", no_links)
-    assert not created(tmp_path / "a", b"third")
-    assert created(tmp_path / "b", b"first")
-    with contextlib.suppress(FileNotFoundError):
-        (tmp_path / "b").unlink()
+def test_of_many_processes_one_makes_the_folder(tmp_path: Path) -> None:
+    made: list[bool] = []
+    barrier = threading.Barrier(8)
+
+    def run(i: int) -> None:
+        barrier.wait()
+        made.append(created_folder(tmp_path / "a", {"name": str(i).encode()}))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(made) == [False] * 7 + [True]
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_is_removed_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    removed(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
@@ -235,7 +256,7 @@ def test_files_follow_the_umask(tmp_path: Path, mask: int) -> None:
     before = os.umask(mask)
     try:
         write_text(tmp_path / "file", "a")
-        created(tmp_path / "once", b"a")
+        created_folder(tmp_path / "once", {"a": b"a"})
         for _ in range(2):
             with replaced(tmp_path / "folder") as partial:
                 partial.mkdir()

@@ -41,6 +41,26 @@ def test_a_second_sigterm_ends_the_process() -> None:
     assert (run.stdout, run.returncode) == ("kept\n", -signal.SIGTERM)
 
 
+def test_a_program_ends_by_sigterm_after_its_work_was_kept() -> None:
+    code = (
+        "import os, signal, runpy, sys\n"
+        "module = runpy.run_path(sys.argv[1])\n"
+        "if sys.argv[2] == 'own':\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "with module['kept_on_sigterm']():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally:\n"
+        "        print('kept', flush=True)\n"
+        "print('never')\n"
+    )
+    place = sys.modules[sigterm_as_interrupt.__module__].__file__
+    assert place is not None
+    for handler, returned in (("default", -signal.SIGTERM), ("own", 5)):
+        run = subprocess.run([sys.executable, "-c", code, place, handler], capture_output=True, text=True)
+        assert (run.stdout, run.returncode) == ("kept\n", returned)
+
+
 def test_in_another_thread_nothing_changes() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen = []

@@ -18,7 +18,7 @@ import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -91,30 +91,38 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def created(path: Path, content: bytes) -> bool:
-    """Write a file unless there is one already; of two processes only one succeeds.
+def created_folder(path: Path, contents: Mapping[str, bytes]) -> bool:
+    """Make a folder with some files in it, unless there is one with anything in it; all in one step.
 
     Returns
     -------
     bool
-        False if the file was there already.
+        False if there was one already; of two processes only one succeeds.
     """
-    remove_leftovers(path)
-    with _temporary_folder(path) as folder:
-        partial = folder / path.name
-        partial.write_bytes(content)
+    target = _target(path)
+    remove_leftovers(target)
+    with _temporary_folder(target) as folder:
+        partial = folder / target.name
+        partial.mkdir()
+        for name, content in contents.items():
+            (partial / name).write_bytes(content)
         _to_disk(partial)
         try:
-            os.link(partial, path)
-        except FileExistsError:
+            # This also takes the place of an empty folder.
+            partial.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
             return False
-        except OSError:
-            # Not every file system has links. Then two processes at the same moment may both succeed.
-            if path.exists():
-                return False
-            os.replace(partial, path)
-        _sync(path.parent)
+        _sync(target.parent)
     return True
+
+
+def removed(folder: Path) -> None:
+    """Remove a folder; also if the process is killed meanwhile, no part of it is left at its place."""
+    remove_leftovers(folder)
+    with _temporary_folder(folder) as temporary:
+        folder.rename(temporary / folder.name)
 
 
 def moved(new: Path, path: Path) -> None:
@@ -126,10 +134,8 @@ def moved(new: Path, path: Path) -> None:
     _put(new, path)
     _sync(path.parent)
     if new.exists():
-        # The old folder has taken the place of the new one. In a temporary folder, it is known as a leftover
-        # if this process is killed while it removes it.
-        with _temporary_folder(path) as folder:
-            new.rename(folder / path.name)
+        # The old folder has taken the place of the new one.
+        removed(new)
 
 
 def remove_leftovers(path: Path) -> None:

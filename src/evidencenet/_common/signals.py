@@ -40,3 +40,27 @@ def sigterm_as_interrupt() -> Iterator[None]:
     finally:
         # None if it was not set from Python, and cannot be set again.
         signal.signal(signal.SIGTERM, signal.SIG_DFL if before is None else before)
+
+
+@contextlib.contextmanager
+def kept_on_sigterm() -> Iterator[None]:
+    """While this lasts, SIGTERM ends the process only after what is in progress has been cleaned up and kept.
+
+    For functions that are called from programs of all kinds: if the program handles SIGTERM itself, nothing
+    changes.
+
+    Examples
+    --------
+    >>> with kept_on_sigterm():
+    ...     pass
+    """
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+    try:
+        with sigterm_as_interrupt():
+            yield
+    except Terminated:
+        # The process ends as it would have without us; shells report this as 143.
+        signal.raise_signal(signal.SIGTERM)
+        raise

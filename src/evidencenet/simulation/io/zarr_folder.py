@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from evidencenet._common import files
-from evidencenet._common.atomic import created, write_text
+from evidencenet._common.atomic import created_folder, write_text
 from evidencenet._common.files import FileError
 
 _KEY = "evidencenet"
@@ -124,8 +124,7 @@ def description(path: Path) -> dict[str, Any] | None:
 
 def begin(path: Path, about: Mapping[str, Any]) -> bool:
     """Make a Zarr group with a description and nothing else; False if there is one already."""
-    path.mkdir(exist_ok=True)
-    return created(path / _JSON, _group(about).encode())
+    return created_folder(path, {_JSON: _group(about).encode()})
 
 
 def describe(path: Path, about: Mapping[str, Any]) -> None:
