@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
+from evidencenet._common.signals import interrupts_held
+
 # Where locks do not work (some network file systems), temporary folders older than this are left over from a
 # crash. No single save takes an hour.
 _SECONDS_UNTIL_ABANDONED = 3600.0
@@ -163,7 +165,7 @@ def _target(path: Path) -> Path:
 
 def _remove_abandoned(parent: Path, pattern: str) -> None:
     for folder in parent.glob(pattern):
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError), interrupts_held():
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 if _is_abandoned(folder, descriptor):
@@ -175,17 +177,22 @@ def _remove_abandoned(parent: Path, pattern: str) -> None:
 @contextlib.contextmanager
 def _temporary_folder(path: Path) -> Iterator[Path]:
     """Make a hidden folder beside `path`, locked while it is in use, so that others can tell it is."""
-    folder, descriptor = _locked_folder(path)
+    folder, descriptor = None, None
     try:
+        with interrupts_held():
+            folder, descriptor = _locked_folder(path)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.exists():
-            # After an interrupt, a thread of Zarr may still have been writing.
-            time.sleep(0.1)
-            shutil.rmtree(folder, ignore_errors=True)
-        if descriptor is not None:
-            os.close(descriptor)
+        # Ctrl-C in the middle of this would leave a part, or be hidden by another error.
+        with interrupts_held():
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+                if folder.exists():
+                    # After a second interrupt, a thread of Zarr may still have been writing.
+                    time.sleep(0.1)
+                    shutil.rmtree(folder, ignore_errors=True)
+            if descriptor is not None:
+                os.close(descriptor)
 
 
 def _locked_folder(path: Path) -> tuple[Path, int | None]:

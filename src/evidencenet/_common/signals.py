@@ -3,8 +3,9 @@
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
 # As shells report it: 128 plus the number of the signal.
 EXIT_CODE = 128 + signal.SIGTERM
@@ -64,3 +65,41 @@ def kept_on_sigterm() -> Iterator[None]:
         # The process ends as it would have without us; shells report this as 143.
         signal.raise_signal(signal.SIGTERM)
         raise
+
+
+@contextlib.contextmanager
+def interrupts_held() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM wait until this is over; a second one comes through at once.
+
+    For calls of libraries that do their work in threads, as Zarr does. An exception that comes in the middle
+    of such a call does not stop the threads, which go on writing, and Python loses it if a destructor happens
+    to run. Signals that no Python function handles end the process as always.
+
+    Examples
+    --------
+    >>> with interrupts_held():
+    ...     pass
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[int, Callable[..., Any]] = {}
+    waiting: list[int] = []
+
+    def hold(number: int, frame: FrameType | None) -> None:
+        if waiting:
+            before[number](number, frame)
+        waiting.append(number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        handler = signal.getsignal(number)
+        if callable(handler):
+            before[number] = handler
+            signal.signal(number, hold)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for number in waiting[:1]:
+            signal.raise_signal(number)

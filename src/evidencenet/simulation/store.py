@@ -147,6 +147,7 @@ def open_store(
     remove_leftovers(place)
     if not (_is_free(place) and zarr_folder.begin(place, about)):
         _continue(place, about)
+    remove_all_leftovers(place)
     for model, name in enumerate(settings["models"]):
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
