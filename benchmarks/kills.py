@@ -14,7 +14,8 @@ Each job runs in a process of its own, which gets SIGKILL, SIGTERM or SIGINT at 
 Columns of the table that must be 0: lost (a file that was finished is not there, or is older than the last
 one; a stored chunk or a finished epoch is gone), different (the result is not the same to the bit as without
 kills), left over (temporary files after the next save, or right after SIGINT), wrong end (an exception, or an
-exit code other than that of the signal).
+exit code other than that of the signal). Beside them: twice (a signal that had to be sent again, since Python
+loses one that comes while a destructor runs).
 
 Processes are made by fork from one that has imported evidencenet but not used JAX, so a kill of a process
 that only writes files takes some hundredths of a second.
@@ -47,6 +48,7 @@ from evidencenet.training import checkpoint
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 FAULTS = ("lost", "different", "left over", "wrong end")
 _PATIENCE = 120.0
+_AGAIN = 15.0
 # Of the kills, how many parts each kind of job gets. Most are cheap.
 _PARTS = {
     "write .npz": 10,
@@ -75,6 +77,7 @@ class Kill:
     hit: bool
     faults: tuple[str, ...]
     detail: str = ""
+    twice: bool = False
 
 
 class Child:
@@ -82,7 +85,7 @@ class Child:
 
     def __init__(self, job: Callable[[Tell], Any]) -> None:
         self._reader, writer = os.pipe()
-        self._text, self.printed = b"", ""
+        self._text, self.printed, self.twice = b"", "", False
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 (closed when the process has ended)
         self.pid = os.fork()
         if self.pid == 0:
@@ -109,7 +112,7 @@ class Child:
         if number is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
-        deadline = time.monotonic() + _PATIENCE
+        start, again = time.monotonic(), number in (signal.SIGINT, signal.SIGTERM)
         while True:
             # Read while waiting, because a pipe that is full would stop the process.
             if select.select([self._reader], [], [], 0.002)[0]:
@@ -117,7 +120,11 @@ class Child:
             found, status = os.waitpid(self.pid, os.WNOHANG)
             if found:
                 break
-            if time.monotonic() > deadline:
+            # Python loses an interrupt that comes while a destructor runs. Users press Ctrl-C again.
+            if again and number is not None and time.monotonic() - start > _AGAIN:
+                os.kill(self.pid, number)
+                again, self.twice = False, True
+            if time.monotonic() - start > _PATIENCE:
                 os.kill(self.pid, signal.SIGKILL)
                 os.waitpid(self.pid, 0)
                 return 99
@@ -256,7 +263,12 @@ def writing(
             faults.append("left over")
         last = max(there, finished)
         yield Kill(
-            job, number.name, True, tuple(faults), f"{code}, {there} of {finished}; {child.lines[-1:]}"
+            job,
+            number.name,
+            True,
+            tuple(faults),
+            f"{code}, {there} of {finished}; {child.lines[-1:]}",
+            child.twice,
         )
     # One more, without a kill, removes what is left.
     child = Child(lambda tell: job_of(path, last + 1)(_stopping(tell)))
@@ -303,7 +315,7 @@ def rivals(job: str, kind: Writing, kills: int, seed: int, folder: Path) -> Iter
                 except Exception as error:
                     faults.append("lost")
                     detail += repr(error)[:300]
-            yield Kill(job, number.name, True, tuple(faults), detail)
+            yield Kill(job, number.name, True, tuple(faults), detail, child.twice)
     child = Child(lambda tell: _written(kind, path, 0, _stopping(tell)))
     child.end(None)
     if [entry.name for entry in folder.iterdir()] != [path.name]:
@@ -387,7 +399,12 @@ def lasting(job: str, kind: Lasting, kills: int, seed: int, folder: Path) -> Ite
                     detail += f"{names} {leftovers(place)}"
             done += code != 0
             yield Kill(
-                job, number.name, code != 0, tuple(faults), f"{code} {detail[:500]} {child.lines[-1:]}"
+                job,
+                number.name,
+                code != 0,
+                tuple(faults),
+                f"{code} {detail[:500]} {child.lines[-1:]}",
+                child.twice,
             )
             before = after or {}
             if code == 0 or (faults and "wrong end" in faults):
@@ -593,13 +610,14 @@ def attack(job: str, kills: int, seed: int, folder: Path) -> Iterator[Kill]:
 def table(results: Sequence[Kill]) -> str:
     """Return the outcomes as text, a row for each kind of job."""
     names = [number.name for number in SIGNALS]
-    lines = [f"{'':24}{'kills':>7}" + "".join(f"{name:>11}" for name in (*names, *FAULTS))]
+    lines = [f"{'':24}{'kills':>7}" + "".join(f"{name:>11}" for name in (*names, *FAULTS, "twice"))]
     jobs = list(dict.fromkeys(kill.job for kill in results))
     for job in [*jobs, "all"]:
         mine = [kill for kill in results if job in (kill.job, "all")]
         counts = Counter(kill.signal for kill in mine if kill.hit)
         faults = Counter(fault for kill in mine for fault in kill.faults)
         numbers = [counts[name] for name in names] + [faults[name] for name in FAULTS]
+        numbers.append(sum(kill.twice for kill in mine))
         lines.append(f"{job:24}{sum(counts.values()):>7}" + "".join(f"{number:>11}" for number in numbers))
     return "\n".join(lines)
 

@@ -183,16 +183,22 @@ def _temporary_folder(path: Path) -> Iterator[Path]:
             folder, descriptor = _locked_folder(path)
         yield folder
     finally:
-        # Ctrl-C in the middle of this would leave a part, or be hidden by another error.
-        with interrupts_held():
+        try:
+            # Ctrl-C in the middle of this would leave a part, or be hidden by another error.
+            with interrupts_held():
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if folder.exists():
+                        # After a second interrupt, a thread of Zarr may still have been writing.
+                        time.sleep(0.1)
+                        shutil.rmtree(folder, ignore_errors=True)
+                if descriptor is not None:
+                    os.close(descriptor)
+        except KeyboardInterrupt:
+            # It may have come just before.
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-                if folder.exists():
-                    # After a second interrupt, a thread of Zarr may still have been writing.
-                    time.sleep(0.1)
-                    shutil.rmtree(folder, ignore_errors=True)
-            if descriptor is not None:
-                os.close(descriptor)
+            raise
 
 
 def _locked_folder(path: Path) -> tuple[Path, int | None]:
