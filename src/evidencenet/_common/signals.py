@@ -85,9 +85,10 @@ def interrupts_held() -> Iterator[None]:
         return
     before: dict[int, Callable[..., Any]] = {}
     waiting: list[int] = []
+    over = False
 
     def hold(number: int, frame: FrameType | None) -> None:
-        if waiting:
+        if waiting or over:
             before[number](number, frame)
         waiting.append(number)
 
@@ -99,7 +100,9 @@ def interrupts_held() -> Iterator[None]:
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        for number in waiting[:1]:
-            signal.raise_signal(number)
+        # From here on a signal comes through, also if it comes before the old function is back.
+        over = True
+        for each, function in before.items():
+            signal.signal(each, function)
+        for each in waiting[:1]:
+            signal.raise_signal(each)
