@@ -171,6 +171,8 @@ def unpacked(
     """Put a network together again."""
     example = example_of(about["example"])
     names = tuple(about["names"])
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise files.FileError(f"its models are called {names}; wanted distinct texts")
     architecture = network or networks.from_dict(about["architecture"])
     keys = tuple(example) if isinstance(example, dict) else None
     layout = None if about.get("layout") is None else Layout.from_dict(about["layout"])

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -321,7 +322,7 @@ class RareDraws:
     def load(cls, path: str | os.PathLike[str]) -> "RareDraws":
         """Read what `save` wrote."""
         about, arrays = files.read(path, "rare draws")
-        try:
+        with files.readable(Path(path)):
             keys = about["keys"]
             x: Data = arrays["x/"] if keys is None else {key: arrays[f"x/{key}"] for key in keys}
             levels = tuple(
@@ -336,17 +337,10 @@ class RareDraws:
                 )
                 for k, (calls, stop) in enumerate(zip(about["calls"], about["stop"], strict=True))
             )
-            return cls(
-                x,
-                arrays["model"],
-                arrays["level"],
-                arrays["replicate"],
-                arrays["score"],
-                tuple(about["names"]),
-                levels,
+            model, level, replicate, score = (
+                arrays[name] for name in ("model", "level", "replicate", "score")
             )
-        except KeyError as error:
-            raise files.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
+            return cls(x, model, level, replicate, score, tuple(about["names"]), levels)
 
 
 # Draws of a level that are kept however uncertain its log P is.
