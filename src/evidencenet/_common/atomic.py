@@ -325,7 +325,8 @@ def _full_disk(path: Path, folder: Path, needed: int | None) -> OSError:
     wanted = "" if needed is None else f" It needs about {_megabytes(needed)};"
     return OSError(
         errno.ENOSPC,
-        f"cannot write {path}: the disk is full, or your quota is used up.{wanted or ' There,'} {free} in "
+        f"cannot write {path}: the disk is full, or your quota or the largest size of a file (ulimit -f) is "
+        f"reached.{wanted or ' There,'} {free} in "
         f"{folder}. Nothing there has changed. Make room, or write to another disk.",
     )
 
