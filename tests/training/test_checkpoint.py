@@ -89,6 +89,14 @@ def test_functions_count_by_code_and_values() -> None:
     assert differences(one, run_fingerprint(sims, augment=flipped, network=scaled_by(1.0))) == []
     assert differences(one, run_fingerprint(sims, augment=None, network=scaled_by(1.0))) == ["augment"]
     assert differences(one, run_fingerprint(sims, augment=flipped, network=scaled_by(2.0))) == ["the network"]
+    config = {"factor": 1.0}
+
+    def turned(rng: np.random.Generator, x: Any) -> Any:
+        return config["factor"] * x
+
+    before = run_fingerprint(sims, augment=turned)
+    config["factor"] = 2.0
+    assert differences(before, run_fingerprint(sims, augment=turned)) == ["augment"]
     loss = en.losses.LPopExponential(alpha=2.0)
     changed = differences(
         run_fingerprint(sims, loss=loss), run_fingerprint(sims, loss=replace(loss, alpha=1.0))

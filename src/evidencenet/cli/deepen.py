@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import evidencenet as en
+from evidencenet._common.harmless import pair_text
 from evidencenet.cli.options import AsJson, Debug, Force, Network, Quiet, Seed, whole
 from evidencenet.cli.session import made_from, new_file, record_of, session
 from evidencenet.cli.spec_file import models_of
@@ -47,7 +48,7 @@ def deepen(
         depth = deep.depth
         assert depth is not None
         ranges = [
-            f"{name} against {deep.names[0]}: natural log K from {after.low:.2f} to {after.high:.2f} is "
+            f"{pair_text(name, deep.names[0])}: natural log K from {after.low:.2f} to {after.high:.2f} is "
             f"validated (before: {before.low:.2f} to {before.high:.2f})"
             for name, before, after in zip(deep.names[1:], old.ranges, deep.ranges, strict=True)
         ]

@@ -189,6 +189,8 @@ def unpacked(
     """Put a network together again."""
     example = example_of(about["example"])
     names = tuple(about["names"])
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise files.FileError(f"its models are called {names}; wanted distinct texts")
     keys = tuple(example) if isinstance(example, dict) else None
     densities = _densities(about, keys, under(arrays, "densities"))
     classes = len(names) if densities is None else 1 + max(densities.classes)

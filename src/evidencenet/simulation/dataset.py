@@ -29,6 +29,7 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.display import card
+from evidencenet._common.harmless import harmless, listed
 from evidencenet._common.masks import is_unequal, mask_missing, pad
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
@@ -529,7 +530,7 @@ def _by_model(x: Any, names: Sequence[str] | None) -> tuple[Any, np.ndarray, Seq
             "with the data of each model, Simulations({'flat': x0, 'trend': x1})"
         )
     if names is not None and sorted(names) != sorted(map(str, x)):
-        raise ValueError(f"x has the models {', '.join(map(str, x))}, but names= gives {', '.join(names)}")
+        raise ValueError(f"x has the models {listed(x)}, but names= gives {listed(names)}")
     ordered = list(x) if names is None else list(names)
     columns: tuple[str, ...] | None = None
     tables = 0
@@ -593,7 +594,7 @@ def _checked_columns(columns: Sequence[str] | None, x: Data) -> tuple[str, ...] 
             "number of a draw"
         )
     if len(set(names)) < len(names):
-        raise ValueError(f"two columns have the same name: {', '.join(names)}; names must be distinct")
+        raise ValueError(f"two columns have the same name: {listed(names)}; names must be distinct")
     return names
 
 
@@ -816,7 +817,7 @@ def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, 
 def _check_alike(first: Simulations, other: Simulations) -> None:
     """Raise unless two Simulations can be joined; the message says what differs."""
     if first.names != other.names:
-        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
+        raise ValueError(f"the models differ: {listed(first.names)} and {listed(other.names)}")
     if layout(first.x) != layout(other.x):
         raise ValueError(
             f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
@@ -885,13 +886,14 @@ def _warn_if_few(name: str, count: int, worth: float) -> None:
 def _table(sims: Simulations) -> str:
     """Return a small table: one row per model."""
     parts = sims.x if isinstance(sims.x, dict) else {"x": sims.x}
-    shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
+    shapes = ", ".join(f"{harmless(key)} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
     columns = {"draws": sims.counts, "failed": sims.failed}
     if sims.log_weight is not None:
         columns["effective"] = tuple(round(float(size)) for size in sims.effective_sample_size)
-    width = max(len(name) for name in ("model", *sims.names))
+    names = [harmless(name) for name in sims.names]
+    width = max(len(name) for name in ("model", *names))
     rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
-    for k, name in enumerate(sims.names):
+    for k, name in enumerate(names):
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
     return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
 

@@ -15,6 +15,7 @@ from evidencenet._common.arguments import checked_seed, whole
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
+from evidencenet._common.signals import kept_on_sigterm
 from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning, log
 from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, join_chunks, words
 from evidencenet.simulation.dataset import Simulations, tell_padding
@@ -89,9 +90,9 @@ def simulate(
         Whether to keep the parameters of each draw in the `parameters` of the result.
     store
         A folder, with a name that ends in ``.zarr``, which keeps the draws. They are written every three
-        seconds. After an interruption of any kind, make the same call again: it reads what was stored and
-        draws only the rest, and the result is the same to the bit as without the interruption. With a larger
-        `n` the store grows. ``Simulations.read`` reads a complete store.
+        seconds, and on Ctrl-C and SIGTERM. After an interruption of any kind, make the same call again: it
+        reads what was stored and draws only the rest, and the result is the same to the bit as without the
+        interruption. With a larger `n` the store grows. ``Simulations.read`` reads a complete store.
     missing
         ``"mask"``: NaN in a draw is a missing number, and not a failure; see `Simulations`. A draw without
         any number, or with infinity, fails.
@@ -172,7 +173,7 @@ def simulate(
     unequal = [model.kind == "one" for model in models]
     gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
     outside: dict[str, set[str]] = {}
-    with Progress("simulating", sum(shares), enabled=progress) as bar:
+    with kept_on_sigterm(), Progress("simulating", sum(shares), enabled=progress) as bar:
         for m, model in enumerate(models):
             source = Source(model, m, seed, _patience(max_failed), missing is not None)
             pace = Pace(workers, most)
@@ -302,9 +303,15 @@ class _Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        # Draws of a simulator that fails too often are not stored: it will be corrected.
-        if kind is None or not issubclass(kind, SimulationError):
+        if kind is None:
             self._write()
+        # Draws of a simulator that fails too often are not stored: it will be corrected.
+        elif not issubclass(kind, SimulationError):
+            try:
+                self._write()
+            except Exception as problem:
+                # What stopped the simulation is told, not this. It may have stopped an import half way.
+                log.warning("the last draws could not be stored: %s", problem)
 
     def add(self, start: int, chunk: Chunk, *, wait: bool) -> None:
         """Take the next chunk; `wait` means that it is too early to write it."""

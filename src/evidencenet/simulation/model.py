@@ -21,6 +21,7 @@ from evidencenet._common.arrays import (
     plain_array,
 )
 from evidencenet._common.display import card, named
+from evidencenet._common.forked import check_not_forked
 from evidencenet._common.masks import is_unequal, pad
 
 if TYPE_CHECKING:
@@ -320,6 +321,7 @@ def _vectorise(function: Any) -> Callable[..., Any]:
 def _keys(rng: np.random.Generator, n: int) -> "jax.Array":
     import jax
 
+    check_not_forked()
     # Two words of 32 bits: with a single one, two of 1000 chunks would share a key with probability 1e-4.
     first, second = rng.integers(2**32, size=2, dtype=np.uint32)
     return jax.random.split(jax.random.fold_in(jax.random.key(first), second), n)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evidencenet._common import files
 from evidencenet._common.arrays import Data, join, map_arrays
+from evidencenet._common.harmless import harmless
 
 Array = np.ndarray
 
@@ -279,10 +281,10 @@ class RareDraws:
         lines = [f"{len(self):,} draws of {len(self.names)} models, {self.calls:,} simulator calls:"]
         for name, each in zip(self.names, self.levels, strict=True):
             if len(each.threshold) == 1:
-                lines.append(f"  {name}: {each.count[0]:,} plain draws; {each.stop}")
+                lines.append(f"  {harmless(name)}: {each.count[0]:,} plain draws; {each.stop}")
                 continue
             lines.append(
-                f"  {name}: {len(each.threshold) - 1} levels up to log-odds of "
+                f"  {harmless(name)}: {len(each.threshold) - 1} levels up to log-odds of "
                 f"{each.threshold[-1]:.1f} against "
                 f"it, which it reaches with log P = {each.log_p[-1]:.2f} ± "
                 f"{each.log_p_error[-1]:.2f}; {each.stop}"
@@ -320,7 +322,7 @@ class RareDraws:
     def load(cls, path: str | os.PathLike[str]) -> "RareDraws":
         """Read what `save` wrote."""
         about, arrays = files.read(path, "rare draws")
-        try:
+        with files.readable(Path(path)):
             keys = about["keys"]
             x: Data = arrays["x/"] if keys is None else {key: arrays[f"x/{key}"] for key in keys}
             levels = tuple(
@@ -335,17 +337,10 @@ class RareDraws:
                 )
                 for k, (calls, stop) in enumerate(zip(about["calls"], about["stop"], strict=True))
             )
-            return cls(
-                x,
-                arrays["model"],
-                arrays["level"],
-                arrays["replicate"],
-                arrays["score"],
-                tuple(about["names"]),
-                levels,
+            model, level, replicate, score = (
+                arrays[name] for name in ("model", "level", "replicate", "score")
             )
-        except KeyError as error:
-            raise files.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
+            return cls(x, model, level, replicate, score, tuple(about["names"]), levels)
 
 
 # Draws of a level that are kept however uncertain its log P is.

@@ -14,6 +14,7 @@ from typing import Any
 
 from evidencenet._common import files
 from evidencenet._common.arrays import arrays_of
+from evidencenet._common.atomic import remove_all_leftovers, remove_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, words
@@ -143,11 +144,15 @@ def open_store(
     }
     if not place.parent.is_dir():
         raise FileNotFoundError(f"cannot begin {place}: there is no folder {place.parent}. Make it first.")
+    remove_leftovers(place)
     if not (_is_free(place) and zarr_folder.begin(place, about)):
         _continue(place, about)
+    remove_all_leftovers(place)
     for model, name in enumerate(settings["models"]):
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
+        # The next chunks may begin at other draws, so they would not remove what is left of this one.
+        remove_all_leftovers(place / str(model))
     return Store(place, settings["keep_parameters"], _spec(settings))
 
 
@@ -218,10 +223,8 @@ def _spec(settings: Mapping[str, Any]) -> str:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether a store can be begun here; one whose first file is unfinished has not been begun."""
-    if not path.is_dir():
-        return not path.exists()
-    return all(entry.suffix == ".partial" for entry in path.iterdir())
+    """Whether a store can be begun here: there is nothing, or an empty folder."""
+    return not any(path.iterdir()) if path.is_dir() else not path.exists()
 
 
 def _continue(path: Path, about: dict[str, Any]) -> None:

@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from evidencenet._common import files
+from evidencenet._common.atomic import remove_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.fingerprint import fingerprint as code_fingerprint
 from evidencenet._common.versions import versions
@@ -159,6 +160,7 @@ def remove(path: str | os.PathLike[str]) -> None:
     """Remove a checkpoint whose network has been saved, and the trials beside it."""
     for place in (Path(path), trials_path(path)):
         place.unlink(missing_ok=True)
+        remove_leftovers(place)
 
 
 def trials_path(path: str | os.PathLike[str]) -> Path:
@@ -182,11 +184,12 @@ def _identified(thing: Any) -> str:
         return "none"
     own = isinstance(thing, FunctionType) or not type(thing).__module__.startswith("evidencenet.")
     if own:
-        return f"{_HASHED}{code_fingerprint(thing)}"
-    parts = [getattr(thing, item.name) for item in fields(thing)] if is_dataclass(thing) else []
-    functions = [part for part in parts if callable(part)]
+        return f"{_HASHED}{code_fingerprint(thing, changing=True)}"
+    parts = {item.name: getattr(thing, item.name) for item in fields(thing)} if is_dataclass(thing) else {}
+    functions = [part for part in parts.values() if callable(part)]
     if functions:
-        return f"{_HASHED}{code_fingerprint(*functions)}"
+        plain = {name: part for name, part in parts.items() if not callable(part)}
+        return f"{_HASHED}{code_fingerprint(*functions, changing=True)} {type(thing).__name__} {plain}"
     return repr(thing)
 
 

@@ -28,6 +28,7 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.files import FileError, readable
+from evidencenet._common.harmless import listed
 from evidencenet._common.masks import no_infinity
 from evidencenet._common.warnings import FailedDrawsWarning
 from evidencenet.simulation import store
@@ -244,7 +245,7 @@ def _from_arrays(path: Path, arrays: dict[str, np.ndarray], candidates: Sequence
     if keys is not None:
         x = _chosen(path, arrays, keys)
     elif not data:
-        raise FileError(f"{path} holds no data: it has {', '.join(arrays) or 'nothing'}. Wanted an array x.")
+        raise FileError(f"{path} holds no data: it has {listed(arrays) or 'nothing'}. Wanted an array x.")
     elif len(data) == 1:
         # Its name does not matter, so that files of several kinds can be read together.
         x = next(iter(data.values()))
@@ -271,7 +272,7 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
         header, values = tuple(wanted), values[:, list(wanted.values())]
     names = (*table.words, *columns)
     if values.shape[1] == 0:
-        raise FileError(f"{path} has no columns of data, only {', '.join(names)}.")
+        raise FileError(f"{path} has no columns of data, only {listed(names)}.")
     x = tables.arranged(path, header, values)
     dtype = about.get("dtype", x.dtype)
     if table.about is not None and dtype not in _TABLE_TYPES:
@@ -298,9 +299,7 @@ def _chosen(path: Path, x: Data, keys: Keys) -> Data:
 def _named(path: Path, available: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     for name in names:
         if name not in available:
-            raise FileError(
-                f"{path} has no data called {name!r}; it has {', '.join(available) or 'no names'}."
-            )
+            raise FileError(f"{path} has no data called {name!r}; it has {listed(available) or 'no names'}.")
     return {name: available[name] for name in names}
 
 
@@ -357,7 +356,7 @@ def _labelled(
 ) -> dict[str, Any]:
     """Make the fields of `Simulations` from one file; rows that are not finite are dropped and counted."""
     if content.labels is None:
-        there = "it holds only data" if content.columns is None else f"it has {', '.join(content.columns)}"
+        there = "it holds only data" if content.columns is None else f"it has {listed(content.columns)}"
         if content.columns is None and path.suffix.lower() in tables.READERS:
             there = "it has no first line with the names of its columns"
         raise FileError(
