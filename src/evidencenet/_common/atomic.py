@@ -109,6 +109,12 @@ def created(path: Path, content: bytes) -> bool:
     return True
 
 
+def remove(path: Path) -> None:
+    """Remove a file or a folder so that others see all of it or nothing; it may be gone already."""
+    with _temporary_folder(path) as folder, contextlib.suppress(FileNotFoundError):
+        path.rename(folder / path.name)
+
+
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders that killed processes left behind when they wrote `path`."""
     for folder in path.parent.glob(f".{_escaped(path.name)}.*.partial"):

@@ -1,10 +1,111 @@
-"""Tell the death of a worker process from an exception of a simulator."""
+"""`Workers`: who draws the chunks. This process, joblib's workers, or any executor."""
 
+import os
+import warnings
+from collections.abc import Generator, Iterator
 from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from evidencenet._common.arrays import arrays_of
+from evidencenet._common.executors import in_order, places
+from evidencenet.simulation.chunks import Chunk, Source, words
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who draws, and how many at the same time.
+
+    Parameters
+    ----------
+    count
+        How many chunks are drawn at the same time; −1 for one per processor. None is 1, or as many as the
+        executor has workers.
+    executor
+        Anything with ``submit``; None for this process, or for joblib's workers if there are several.
+    """
+
+    count: int | None = None
+    executor: Any = None
+
+    @property
+    def at_once(self) -> int:
+        """How many chunks are drawn at the same time."""
+        if self.count == -1:
+            return os.cpu_count() or 1
+        if self.count is None:
+            return 1 if self.executor is None else places(self.executor)
+        return self.count
+
+    @property
+    def broken(self) -> Any:
+        """The executor, if it cannot be used any more since one of its processes died; else None."""
+        return self.executor if getattr(self.executor, "_broken", False) else None
+
+    def draw(self, source: Source, units: Iterator[tuple[int, int]]) -> Generator[Chunk]:
+        """Draw chunks, from the first draw to the end of each of `units`, and give them in order."""
+        if self.executor is not None:
+            # A copy of the model is without its compiled functions, which cannot travel.
+            work = _Work(replace(source, model=replace(source.model)))
+            what = f"model {source.model.name!r}"
+            at_once = None if self.count is None else self.at_once
+            yield from in_order(self.executor, work, units, what, at_once)
+        elif self.at_once == 1:
+            yield from (source.draw(start, stop) for start, stop in units)
+        else:
+            yield from _drawn_by_joblib(source, units, self.at_once)
+
+
+@dataclass
+class _Work:
+    """What a worker of an executor does with a source."""
+
+    source: Source
+    # Whether the simulator was seen not to use Python's global random numbers.
+    follows_seed: bool = False
+
+    def __call__(self, start: int, stop: int) -> Chunk:
+        chunk = self.source.draw(start, stop)
+        if chunk.outside == ("random",):
+            # Dask uses these too, in other threads of the worker. Draws that repeat do not depend on them.
+            if not self.follows_seed:
+                again = self.source.draw(start, start + self.source.block(start))
+                self.follows_seed = _begins_with(chunk, again)
+            if self.follows_seed:
+                chunk = replace(chunk, outside=())
+        # Exceptions of other packages may not come back from another process, and their text always does.
+        return chunk if chunk.failure is None else replace(chunk, failure=words(chunk.failure))
+
+
+def _begins_with(chunk: Chunk, block: Chunk) -> bool:
+    """Whether a chunk begins with the draws of a block."""
+    if chunk.x is None or block.x is None:
+        return chunk.x is block.x
+    pairs = zip(arrays_of(chunk.x), arrays_of(block.x), strict=True)
+    return all(np.array_equal(whole[: len(part)], part) for whole, part in pairs)
+
+
+def _drawn_by_joblib(source: Source, units: Iterator[tuple[int, int]], workers: int) -> Generator[Chunk]:
+    import joblib
+
+    # A task is a chunk: joblib must not put several together, since they have the right length already.
+    parallel = joblib.Parallel(n_jobs=workers, prefer="threads", return_as="generator", batch_size=1)
+    results = parallel(joblib.delayed(source.draw)(start, stop) for start, stop in units)
+    try:
+        # Not "yield from", which would close the results before the warnings are caught.
+        for chunk in results:  # noqa: UP028
+            yield chunk
+    finally:
+        with warnings.catch_warnings():
+            # Joblib warns about results not used. That is intended once there are enough draws.
+            warnings.simplefilter("ignore")
+            results.close()
 
 
 class WorkerError(RuntimeError):
-    """A worker process died twice on the same draws."""
+    """A worker process died, and the draws cannot go on."""
 
 
 def is_worker_death(error: BaseException) -> bool:
@@ -23,10 +124,15 @@ def is_worker_death(error: BaseException) -> bool:
     )
 
 
-def worker_error(model: str, start: int, error: BaseException) -> WorkerError:
-    """Make the error for a worker that died again when its draws were repeated."""
+def worker_error(model: str, start: int, error: BaseException, broken: Any = None) -> WorkerError:
+    """Make the error for a worker that died again when its draws were repeated, or whose pool is `broken`."""
+    advice = "Draw with workers=1 to see more, or in smaller chunks."
+    if broken is not None:
+        advice = (
+            f"{type(broken).__name__} cannot be used after that: make a new one, and call simulate again."
+        )
     return WorkerError(
-        f"a worker process died twice in the chunk at draw {start:,} of model {model!r}: it was killed, "
+        f"a worker process died{' twice' if broken is None else ''} in the chunk at draw {start:,} of model {model!r}: it was killed, "
         f"perhaps for its memory, or crashed ({type(error).__name__}). What was finished is kept if store= "
-        "was given. Draw with workers=1 to see more, or in smaller chunks."
+        f"was given. {advice}"
     )

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -290,6 +290,7 @@ def train_ensemble(
     seed: int,
     progress: bool,
     checkpoint: Checkpoint | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> Trained:
     """Train `members` networks from different initial weights on the same chunks.
 
@@ -313,12 +314,15 @@ def train_ensemble(
         As in `evidencenet.train`.
     checkpoint
         Where to keep the state after each epoch, and which run it belongs to.
+    chosen
+        Train only the members of these numbers; each is the same to the bit as among all.
     """
     if recipe.epochs is None:
         raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
     chunk = next(iter(source.epoch(0)))
     example = jax.tree.map(lambda array: np.zeros(array.shape[2:], array.dtype), chunk.x)
     fixed, starts = initialise_members(architecture, example, outputs, members, seed)
+    starts = starts if chosen is None else [starts[number] for number in chosen]
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
 
     def begin(weights: Any, state: Any) -> Member:
@@ -341,8 +345,8 @@ def train_ensemble(
     weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(course.best for course in courses))
     gain, log_odds = _accepted(courses, judge, offset_odds)
     history = History(
-        _padded([course.losses for course in courses]),
-        _padded([course.scores for course in courses]),
+        padded([course.losses for course in courses]),
+        padded([course.scores for course in courses]),
         np.array([course.best_epoch for course in courses]),
         source.batch,
         source.steps * source.batch,
@@ -427,8 +431,8 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]
 def _keep(checkpoint: Checkpoint, courses: list[_Course], seconds: list[float]) -> None:
     """Write the state of all members to the checkpoint."""
     curves = {
-        "losses": _padded([course.losses for course in courses]),
-        "scores": _padded([course.scores for course in courses]),
+        "losses": padded([course.losses for course in courses]),
+        "scores": padded([course.scores for course in courses]),
         "best_epoch": np.array([course.best_epoch for course in courses]),
         "seconds": np.array(seconds),
     }
@@ -529,7 +533,8 @@ def _fields(epoch: int, losses: list[list[float]], courses: list[_Course]) -> di
     return {"epoch": str(epoch + 1), "loss": f"{np.mean(losses[-1]):.5f}", "held-out": held_out}
 
 
-def _padded(rows: list[list[float]]) -> np.ndarray:
+def padded(rows: list[list[float]]) -> np.ndarray:
+    """Return rows of unequal length as a table, with NaN where a row has ended."""
     table = np.full((len(rows), max(map(len, rows))), np.nan)
     for row, values in zip(table, rows, strict=True):
         row[: len(values)] = values
