@@ -14,7 +14,8 @@ from scipy import stats
 from evidencenet._common.progress import Progress
 from evidencenet._common.warnings import InputWarning
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.simulation.draw import SimulationError, simulate
+from evidencenet.simulation.draw import simulate
+from evidencenet.simulation.failures import SimulationError
 from evidencenet.simulation.model import DrawError, Model
 
 # Failed draws are the subject here; the warning about them has a test of its own.

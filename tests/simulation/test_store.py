@@ -18,7 +18,8 @@ import zarr
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.simulation.draw import SimulationError, simulate
+from evidencenet.simulation.draw import simulate
+from evidencenet.simulation.failures import SimulationError
 from evidencenet.simulation.model import DrawError, Model
 
 # Failed draws are the subject here; the warning about them has a test of its own.

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -15,26 +15,21 @@ from evidencenet._common.arrays import kind_of
 from evidencenet._common.executors import checked_executor
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
-from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning, log
+from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, words
 from evidencenet.simulation.dataset import Simulations, tell_padding
+from evidencenet.simulation.failures import SimulationError, Tally, patience
+from evidencenet.simulation.jobs import Part
 from evidencenet.simulation.model import Model
+from evidencenet.simulation.parts import draw_part
 from evidencenet.simulation.runs import Pace, Run
+from evidencenet.simulation.status import status
 from evidencenet.simulation.store import open_store
 from evidencenet.simulation.workers import Workers
 from evidencenet.simulation.writer import Writer
 
-# A simulation stops if more draws failed than `max_failed` allows, by so many standard errors:
-# a model that fails just as often as allowed is then stopped by chance once in 30,000 looks.
-_SIGMAS = 4.0
-# The failed fraction is not judged before so many draws: from 50 it is known to ±0.07.
-_LEAST_DRAWS = 50
 # Failed draws are told as a warning from this fraction on: they then change log K by 0.05 or more.
 _TOLD_FAILED = 0.05
-
-
-class SimulationError(RuntimeError):
-    """Too many draws of a model failed."""
 
 
 def simulate(
@@ -49,6 +44,7 @@ def simulate(
     max_failed: float = 0.5,
     keep_parameters: bool = False,
     store: str | os.PathLike[str] | None = None,
+    part: tuple[int, int] | str | None = None,
     missing: Literal["mask"] | None = None,
     progress: bool = True,
 ) -> Simulations:
@@ -89,6 +85,11 @@ def simulate(
         seconds. After an interruption of any kind, make the same call again: it reads what was stored and
         draws only the rest, and the result is the same to the bit as without the interruption. With a larger
         `n` the store grows. ``Simulations.read`` reads a complete store.
+    part
+        ``(3, 20)`` or ``"3/20"``: draw only the third of twenty parts, counted from 1. Twenty jobs, all with
+        the same other arguments, fill the same `store`, at the same time or not, and a job that was
+        interrupted may be started again. No draw is made twice. When all have ended, the store is complete;
+        the same call without `part` completes it in any case, and reads it.
     missing
         ``"mask"``: NaN in a draw is a missing number, and not a failure; see `Simulations`. A draw without
         any number, or with infinity, fails.
@@ -100,6 +101,8 @@ def simulate(
     Simulations
         The draws of the first model, then those of the second, and so on. Failures are counted up to the last
         draw used, so ``drawn`` is exactly the number of draws that were needed.
+    Status
+        With `part`: what is in the store, and what is missing; see `status`. The draws are not read.
 
     Raises
     ------
@@ -135,7 +138,9 @@ def simulate(
 
     Examples
     --------
-    >>> from evidencenet.simulation.model import Model
+    >>> from evidencenet.simulation.failures import SimulationError, Tally, patience
+    from evidencenet.simulation.jobs import Part
+    from evidencenet.simulation.model import Model
     >>> flat = Model("flat", lambda rng, n: rng.normal(size=(n, 3)))
     >>> wide = Model("wide", lambda rng, n: rng.normal(scale=2, size=(n, 3)))
     >>> simulate([flat, wide], 1000, seed=1, progress=False).counts
@@ -150,6 +155,10 @@ def simulate(
     crew = _checked_workers(workers, executor)
     if not 0 <= max_failed < 1:
         raise ValueError(f"max_failed must be at least 0 and less than 1, got {max_failed}")
+    own = None if part is None else Part.checked(part)
+    if own is not None and (store is None or seed is None):
+        lacking = "store=" if store is None else "a seed"
+        raise ValueError(f"part={own} needs {lacking}: all parts draw into one store, from one seed")
     seed = checked_seed(seed)
     opened = None
     if store is not None:
@@ -165,13 +174,19 @@ def simulate(
         }
         code = [fingerprint(model.simulate, model.prior) for model in models]
         opened = open_store(store, settings, shares, code)
+    sources = [
+        Source(model, m, seed, patience(max_failed), missing is not None) for m, model in enumerate(models)
+    ]
+    runs = [Run(source, crew, Pace(crew.at_once, most), opened) for source in sources]
+    if own is not None and opened is not None:
+        _tell_outside(draw_part(runs, shares, opened, own, max_failed, progress))
+        # A second signature for this, of fourteen arguments, would make type checkers' messages unreadable.
+        return cast(Any, status(opened.path))
     unequal = [model.kind == "one" for model in models]
     gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
     outside: dict[str, set[str]] = {}
     with Progress("simulating", sum(shares), enabled=progress) as bar:
-        for m, model in enumerate(models):
-            source = Source(model, m, seed, _patience(max_failed), missing is not None)
-            run = Run(source, crew, Pace(crew.at_once, most), opened)
+        for model, source, run in zip(models, sources, runs, strict=True):
             with (
                 Writer(opened, source, discard=SimulationError) as writer,
                 contextlib.closing(_chunks(run, gathered)) as chunks,
@@ -206,25 +221,20 @@ def _fill(
     bar: Progress,
 ) -> set[str]:
     """Gather as many valid draws of a model as are wanted; return which global random numbers it used."""
-    m, lost, failure = source.number, 0, None
+    m, tally = source.number, Tally(source.model.name, max_failed)
     outside: set[str] = set()
     for start, chunk, new in chunks:
-        failure = failure or chunk.failure
-        drawn, lost = start + len(chunk.valid), lost + chunk.lost
-        enough = drawn - lost >= gathered.shares[m]
-        if _is_too_many(lost, drawn, max_failed, source.patience):
-            raise _too_many(source.model, lost, drawn, max_failed, failure)
+        tally.add(chunk)
         gathered.add(m, chunk)
-        gathered.failure[m] = None if failure is None else words(failure)
+        gathered.failure[m] = None if tally.failure is None else words(tally.failure)
         outside |= set(chunk.outside)
         if new:
-            writer.add(start, chunk, wait=drawn < _LEAST_DRAWS and lost > max_failed * drawn)
-        bar.update(gathered.done, model=source.model.name, **({"failed": f"{lost:,}"} if lost else {}))
-        if enough:
+            writer.add(start, chunk, wait=tally.early)
+        failed = {"failed": f"{tally.lost:,}"} if tally.lost else {}
+        bar.update(gathered.done, model=source.model.name, **failed)
+        if not gathered.missing(m):
             break
-    if lost:
-        text = "model %r: %d of %d draws failed, the first by %s; log K accounts for it"
-        log.warning(text, source.model.name, lost, drawn, words(failure))
+    tally.tell()
     return outside
 
 
@@ -263,30 +273,6 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
             FailedDrawsWarning,
             stacklevel=3,
         )
-
-
-def _is_too_many(lost: int, drawn: int, max_failed: float, patience: int) -> bool:
-    """Say whether more draws failed than are allowed, beyond doubt."""
-    doubt = _SIGMAS * math.sqrt(max_failed * (1 - max_failed) * drawn)
-    all_failed = lost == drawn >= patience
-    return all_failed or (drawn >= _LEAST_DRAWS and lost > max_failed * drawn + doubt)
-
-
-def _too_many(
-    model: Model, lost: int, drawn: int, max_failed: float, failure: Exception | str | None
-) -> SimulationError:
-    error = SimulationError(
-        f"model {model.name!r}: {lost} of {drawn} draws failed ({lost / drawn:.0%}), more than "
-        f"max_failed={max_failed:.0%}; the first failure was {words(failure)}. Correct the simulator or the "
-        "prior, or raise max_failed if such failures belong to the model"
-    )
-    error.__cause__ = failure if isinstance(failure, Exception) else None
-    return error
-
-
-def _patience(max_failed: float) -> int:
-    """Return how many failures in a row, from the start, happen to a working model once in a million."""
-    return max(_LEAST_DRAWS, math.ceil(math.log(1e-6) / math.log(max(max_failed, 0.5))))
 
 
 def _checked_workers(workers: Any, executor: Any) -> Workers:

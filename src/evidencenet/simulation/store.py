@@ -181,6 +181,21 @@ class Pieces:
         return min([piece.start for piece in self.pieces if start < piece.start < stop], default=stop)
 
     @cached_property
+    def prefix(self) -> tuple[int, int]:
+        """Where the first gap is, and how many valid draws there are before it."""
+        end = valid = 0
+        for piece in sorted(self.pieces, key=lambda piece: (piece.start, -piece.stop)):
+            if piece.start > end:
+                break
+            if piece.start == end:
+                end, valid = piece.stop, valid + piece.valid
+            elif piece.stop > end:
+                chunk = self.read(end)
+                if chunk is not None:
+                    end, valid = end + len(chunk.valid), valid + len(chunk.valid) - chunk.lost
+        return end, valid
+
+    @cached_property
     def runs(self) -> list[tuple[int, int]]:
         """First draw and end of each run of draws without a gap."""
         runs: list[tuple[int, int]] = []
@@ -248,6 +263,13 @@ def open_store(
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
     return Store(place, settings["keep_parameters"], _spec(settings))
+
+
+def stored(path: Path) -> tuple[Store, list[str], list[int]]:
+    """Open a store to look at it; return it, its models, and how many valid draws of each are wanted."""
+    about = _description(path)
+    settings = about["settings"]
+    return Store(path, settings["keep_parameters"], _spec(settings)), settings["models"], about["shares"]
 
 
 def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:

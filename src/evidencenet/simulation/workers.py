@@ -126,13 +126,12 @@ def is_worker_death(error: BaseException) -> bool:
 
 def worker_error(model: str, start: int, error: BaseException, broken: Any = None) -> WorkerError:
     """Make the error for a worker that died again when its draws were repeated, or whose pool is `broken`."""
-    advice = "Draw with workers=1 to see more, or in smaller chunks."
+    times, advice = " twice", "Draw with workers=1 to see more, or in smaller chunks."
     if broken is not None:
-        advice = (
-            f"{type(broken).__name__} cannot be used after that: make a new one, and call simulate again."
-        )
+        times, name = "", type(broken).__name__
+        advice = f"{name} cannot be used after that: make a new one, and call simulate again."
     return WorkerError(
-        f"a worker process died{' twice' if broken is None else ''} in the chunk at draw {start:,} of model {model!r}: it was killed, "
+        f"a worker process died{times} in the chunk at draw {start:,} of model {model!r}: it was killed, "
         f"perhaps for its memory, or crashed ({type(error).__name__}). What was finished is kept if store= "
         f"was given. {advice}"
     )

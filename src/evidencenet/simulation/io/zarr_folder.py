@@ -135,7 +135,17 @@ def describe(path: Path, about: Mapping[str, Any]) -> None:
 
 def size_on_disk(path: Path) -> int:
     """Return the bytes of all files in a folder."""
-    return sum(entry.stat(follow_symlinks=False).st_size for entry in _entries(path, most=None))
+    return count_on_disk(path)[1]
+
+
+def count_on_disk(path: Path) -> tuple[int, int]:
+    """Return how many files a folder has, and their bytes; files may come and go meanwhile."""
+    count = size = 0
+    for entry in _entries(path, most=None):
+        with suppress(FileNotFoundError):
+            size += entry.stat(follow_symlinks=False).st_size
+            count += 1
+    return count, size
 
 
 def _group(about: Mapping[str, Any]) -> str:
@@ -179,7 +189,12 @@ def _entries(path: Path, most: int | None) -> Iterator[os.DirEntry[str]]:
     """Give all files of a folder; links, pipes and more than `most` files are refused."""
     folders, count = [os.fspath(path)], 0
     while folders:
-        with os.scandir(folders.pop()) as entries:
+        try:
+            scanned = os.scandir(folders.pop())
+        except FileNotFoundError:
+            # Another process has just moved it to its place, or removed it.
+            continue
+        with scanned as entries:
             for entry in entries:
                 count += 1
                 if most is not None and count > most:
