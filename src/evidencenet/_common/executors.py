@@ -5,6 +5,7 @@ Python, Dask's, those of MPI or of a batch system. Most of them pickle the funct
 So the function is turned into bytes here, by cloudpickle, and the executor only sees these bytes.
 """
 
+import contextlib
 import os
 import time
 import traceback
@@ -13,6 +14,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
+from types import ModuleType
 from typing import Any
 
 from evidencenet._common.arrays import kind_of
@@ -90,6 +92,16 @@ def ship(function: Callable[..., Any], what: str) -> Shipped:
             "here, such as an open file, a lock or a connection. Open that inside the function, or use "
             "threads: workers=2 without executor=."
         ) from error
+
+
+@contextlib.contextmanager
+def sent_along(module: ModuleType) -> Iterator[None]:
+    """While this lasts, `ship` sends the code of a module along, which workers could not import."""
+    _cloudpickle().register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        _cloudpickle().unregister_pickle_by_value(module)
 
 
 def unpacked(content: bytes) -> Any:

@@ -1,9 +1,11 @@
 """`evidencenet simulate`: draw from the models of a Python file, into a file."""
 
 import contextlib
+import multiprocessing
 import os
 import shutil
 from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +32,14 @@ def simulate(
         int,
         typer.Option(metavar="N", help="How many chunks to draw at the same time; -1: one per processor."),
     ] = 1,
+    processes: Annotated[
+        bool,
+        typer.Option("--processes", help="Workers are processes: for simulators in pure Python."),
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Stop a draw after S seconds, as failed; with --processes."),
+    ] = None,
     chunk: Annotated[
         int | None,
         typer.Option(
@@ -57,6 +67,8 @@ def simulate(
     """
     shares = numbers(fractions, "--fractions")
     with session(context) as run:
+        if timeout is not None and not processes:
+            raise CommandError("--timeout needs --processes: a thread cannot be stopped, and a process can.")
         _check_part(part, out, force)
         store = _store(out, n, force)
         run.advice = lambda: (
@@ -68,6 +80,7 @@ def simulate(
             "seed": seed,
             "fractions": shares,
             "workers": workers,
+            "timeout": timeout,
             "chunk": chunk,
             "max_failed": max_failed,
             "store": store,
@@ -75,13 +88,19 @@ def simulate(
         }
         text = spec.read_text(encoding="utf-8", errors="replace") if spec.is_file() else ""
         if part is not None:
-            with models_of(spec) as models:
+            with models_of(spec) as models, _workers(processes, workers) as executor:
+                options["executor"] = executor
                 there: Any = en.simulate(models, n, part=part, **options)
             # The job that completes the folder leaves the record.
             kept = record_of(out) if there.complete else None
             run.finish({"out": str(out), **there.to_dict()}, str(there), kept=kept, spec=text)
             return
-        with models_of(spec) as models, _removed_if_empty(store):
+        with (
+            models_of(spec) as models,
+            _removed_if_empty(store),
+            _workers(processes, workers) as executor,
+        ):
+            options["executor"] = executor
             sims = en.simulate(models, n, **options)
         if store != out:
             _move(sims, store, out)
@@ -93,6 +112,17 @@ def simulate(
             "shape": sims.shape,
         }
         run.finish(about, f"{sims!r}\nwritten to {out}", kept=record_of(out), spec=text)
+
+
+@contextlib.contextmanager
+def _workers(processes: bool, workers: int) -> Generator[ProcessPoolExecutor | None]:
+    """Start worker processes, if they are wanted."""
+    if not processes:
+        yield None
+        return
+    count = (os.cpu_count() or 1) if workers == -1 else workers
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
 
 
 def _check_part(part: str | None, out: Path, force: bool) -> None:

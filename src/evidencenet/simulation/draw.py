@@ -41,6 +41,7 @@ def simulate(
     chunk: int | None = None,
     workers: int | None = None,
     executor: Any = None,
+    timeout: float | None = None,
     max_failed: float = 0.5,
     keep_parameters: bool = False,
     store: str | os.PathLike[str] | None = None,
@@ -75,6 +76,12 @@ def simulate(
         Draws the chunks elsewhere: a `concurrent.futures.Executor`, such as ``ProcessPoolExecutor(8)``,
         Dask's ``client.get_executor()``, or anything else with ``submit``. Models may be lambdas: they are
         sent as bytes by cloudpickle. It stays open.
+    timeout
+        The most seconds that one draw may take. A draw that takes longer is stopped, and counts as failed. A
+        simulator of kind "batch" or "jax" makes a block of n draws in one call, which may take n times as
+        long; after that its draws are made one by one, each with the limit. It needs workers that are
+        processes: an `executor` of processes, or several `workers` with joblib's backend "loky". Each of
+        these starts a second process, which makes the calls and is killed if it must be.
     max_failed
         The failed fraction of a model above which an error is raised, as soon as it exceeds this by four
         standard errors. Fewer than 50 draws are not judged.
@@ -152,7 +159,7 @@ def simulate(
     fractions_of_n = _normalised(models, fractions)
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
-    crew = _checked_workers(workers, executor)
+    crew = _checked_workers(workers, executor, timeout)
     if not 0 <= max_failed < 1:
         raise ValueError(f"max_failed must be at least 0 and less than 1, got {max_failed}")
     own = None if part is None else Part.checked(part)
@@ -171,6 +178,8 @@ def simulate(
             "fractions": fractions_of_n.tolist(),
             "keep_parameters": bool(keep_parameters),
             "missing": missing,
+            # It decides which draws fail.
+            "timeout": None if timeout is None else float(timeout),
         }
         code = [fingerprint(model.simulate, model.prior) for model in models]
         opened = open_store(store, settings, shares, code)
@@ -275,13 +284,17 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
         )
 
 
-def _checked_workers(workers: Any, executor: Any) -> Workers:
+def _checked_workers(workers: Any, executor: Any, timeout: Any) -> Workers:
     """Return who draws."""
     if workers is not None and workers != -1:
         if hasattr(workers, "submit"):
             raise TypeError(f"workers is {kind_of(workers)}; give it as executor=")
         workers = whole("workers", workers, 1)
-    return Workers(workers, None if executor is None else checked_executor(executor))
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+        raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"timeout must be more than 0 seconds, got {timeout}; leave it out for no limit")
+    return Workers(workers, None if executor is None else checked_executor(executor), timeout)
 
 
 def _checked_models(models: Any) -> list[Model]:
