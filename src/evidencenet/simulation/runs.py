@@ -12,6 +12,9 @@ from evidencenet.simulation.workers import Workers, is_worker_death, worker_erro
 
 # A chunk should take so many seconds: progress moves, and a worker that is interrupted loses no more.
 _CHUNK_SECONDS = 1.0
+# All workers together finish at most so many chunks a second: with many workers, chunks are longer. A
+# scheduler needs some milliseconds for each (see docs/scale.md).
+_CHUNKS_A_SECOND = 100
 # A chunk is at most so many times as long as the one before: the time of the first few draws may deceive.
 _GROWTH = 10
 # Several workers get at least so many chunks each, so that they finish at about the same time.
@@ -39,7 +42,8 @@ class Pace:
     def note(self, chunk: Chunk) -> None:
         """Learn from a chunk how many draws one chunk should have."""
         drawn = len(chunk.valid)
-        by_time = _CHUNK_SECONDS * drawn / max(chunk.seconds, 1e-9)
+        seconds = max(_CHUNK_SECONDS, self.workers / _CHUNKS_A_SECOND)
+        by_time = seconds * drawn / max(chunk.seconds, 1e-9)
         by_size = MOST_BYTES * drawn / max(chunk.size, 1)
         self._draws = min(by_time, by_size, _GROWTH * drawn)
 

@@ -166,8 +166,8 @@ class Status:
         parts = sorted({*again, *self.not_begun})
         if parts:
             return [
-                f"  Start {'part' if len(parts) == 1 else 'the parts'} {_numbers(parts)} again, or make the "
-                "same call without part: it draws all that is missing."
+                f"  Start {'part' if len(parts) == 1 else 'the parts'} {_numbers(parts)}, or make the same call "
+                "without part: it draws all that is missing."
             ]
         return ["  Make the same call of simulate again, without part: it draws all that is missing."]
 
