@@ -165,10 +165,8 @@ class Status:
         again = [job.part for job in self.jobs if job.state in ("failed", "stopped") or job.silent]
         parts = sorted({*again, *self.not_begun})
         if parts:
-            return [
-                f"  Start {'part' if len(parts) == 1 else 'the parts'} {_numbers(parts)}, or make the same call "
-                "without part: it draws all that is missing."
-            ]
+            named = f"{'part' if len(parts) == 1 else 'the parts'} {_numbers(parts)}"
+            return [f"  Start {named}, or make the same call without part: it draws all that is missing."]
         return ["  Make the same call of simulate again, without part: it draws all that is missing."]
 
 
