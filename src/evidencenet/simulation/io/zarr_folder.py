@@ -23,8 +23,9 @@ from evidencenet._common.files import FileError
 
 _KEY = "evidencenet"
 _JSON = "zarr.json"
-# Each piece is a file. Zarr holds about ten pieces of an array in memory at once, so pieces of 16 MB cost some
-# 160 MB. Measured: they are written and read as fast as pieces of 4 MB; one of 66 MB takes three times as long.
+# Each piece is a file. Zarr holds about ten pieces of an array in memory at once, so pieces of 16 MB cost
+# some 160 MB. Measured: they are written and read as fast as pieces of 4 MB; one of 66 MB takes two to three
+# times as long.
 _BYTES_PER_PIECE = 2**24
 # To list as many files takes a third of a second on a local disk.
 _MOST_FILES = 100_000
