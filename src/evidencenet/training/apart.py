@@ -1,5 +1,6 @@
 """Train the members of an ensemble as separate jobs of an executor, to the same bits as side by side."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -50,7 +51,9 @@ def train_apart(
     architecture, outputs, loss, source, held_out, recipe, members, seed, progress
         As in `train_ensemble`.
     """
-    job = partial(_train_one, architecture, outputs, loss, source, held_out, recipe, members, seed)
+    settings = {"members": members, "seed": seed, "progress": False}
+    train = partial(train_ensemble, architecture, outputs, loss, source, held_out, recipe, **settings)
+    job = partial(_train_one, train)
     trained: list[_Member] = []
     with Progress("training", members, enabled=progress) as bar:
         for member in in_order(executor, job, ((number,) for number in range(members)), "the training"):
@@ -79,30 +82,9 @@ def train_apart(
     return Trained(eqx.combine(weights, fixed), states, gain, log_odds, costs, history)
 
 
-def _train_one(
-    architecture: networks.Architecture,
-    outputs: int,
-    loss: Loss,
-    source: Source,
-    held_out: Chunk,
-    recipe: Recipe,
-    members: int,
-    seed: int,
-    number: int,
-) -> _Member:
+def _train_one(train: Callable[..., Trained], number: int) -> _Member:
     """Train one of the members, on a worker."""
-    trained = train_ensemble(
-        architecture,
-        outputs,
-        loss,
-        source,
-        held_out,
-        recipe,
-        members=members,
-        seed=seed,
-        progress=False,
-        chosen=[number],
-    )
+    trained = train(chosen=[number])
     parts = (eqx.filter(trained.networks, eqx.is_inexact_array), trained.states)
     leaves = [np.asarray(leaf)[0] for leaf in jax.tree.leaves(parts)]
     return _Member(leaves, trained.gain, trained.log_odds, trained.costs, trained.history)
