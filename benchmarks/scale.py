@@ -119,7 +119,8 @@ def rates(draws: int, seconds_a_draw: float, kinds: dict[str, Callable[[int], An
     empty = en.Model("empty", lambda rng: rng.normal(size=1), kind="one")
     rows = []
     for kind, workers_of in kinds.items():
-        for workers in (1, 2):
+        # One worker of joblib is this process itself, as a single thread is.
+        for workers in (2,) if kind == "joblib's processes" else (1, 2):
             with workers_of(workers) as options:
                 # All processes are started, and have loaded what they need.
                 timed(slow, 20 * workers, chunk=1, **options)
@@ -203,7 +204,8 @@ def on_paper(
         "scheduler_busy": workers / chunk_seconds * chunk_ms / 1e3,
         "sent_mb_a_second": workers / seconds_a_draw * sent["result_bytes_a_draw"] / 1e6,
         "messages_of_array_jobs": 0.0,
-        "files_of_job_records": 2.0 * workers,
+        # One file for each, in a folder of its own.
+        "files_of_job_records": 1.0 * workers,
     }
 
 

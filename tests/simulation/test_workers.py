@@ -2,13 +2,11 @@
 
 import multiprocessing
 import os
-import pickle
 import random
 import signal
 import sys
 import threading
-from collections.abc import Callable
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -22,6 +20,7 @@ from evidencenet._common.warnings import RandomnessWarning
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.workers import WorkerError
+from executors import Pickling
 
 
 def mortal(marker: Path, *, always: bool) -> Model:
@@ -49,23 +48,6 @@ def test_a_worker_that_dies(tmp_path: Path) -> None:
 
 class Level(NamedTuple):
     mean: np.ndarray
-
-
-class Pickling:
-    """An executor of someone else: it has submit() alone, and pickles all that passes, as most do."""
-
-    def __init__(self) -> None:
-        self.tasks = 0
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        self.tasks += 1
-        future: Future[Any] = Future()
-        try:
-            called, given = pickle.loads(pickle.dumps((function, arguments)))
-            future.set_result(pickle.loads(pickle.dumps(called(*given))))
-        except Exception as error:
-            future.set_exception(error)
-        return future
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +174,7 @@ def test_a_pool_that_broke(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("executor", "message"),
     [
-        (4, "for so many workers on this machine give workers=4"),
+        (4, r"give simulate\(workers=4\)"),
         ("dask", r"wanted an object with submit\(\)"),
         (ThreadPoolExecutor, r"wanted an instance, such as ThreadPoolExecutor\(4\)"),
         (object(), r"has no submit\(\); wanted a concurrent.futures.Executor"),

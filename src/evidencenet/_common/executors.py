@@ -205,7 +205,10 @@ def checked_executor(executor: Any) -> Any:
     if callable(getattr(executor, "submit", None)):
         return executor
     if isinstance(executor, int):
-        raise TypeError(f"executor={executor!r}; for so many workers on this machine give workers={executor}")
+        raise TypeError(
+            f"executor={executor!r}; wanted an object with submit(). For so many workers on this machine, "
+            f"give simulate(workers={executor})"
+        )
     if isinstance(executor, str):
         raise TypeError(
             f"executor={executor!r}; wanted an object with submit(), such as "

@@ -51,7 +51,7 @@ def train_apart(
     architecture, outputs, loss, source, held_out, recipe, members, seed, progress
         As in `train_ensemble`.
     """
-    settings = {"members": members, "seed": seed, "progress": False}
+    settings: dict[str, Any] = {"members": members, "seed": seed, "progress": False}
     train = partial(train_ensemble, architecture, outputs, loss, source, held_out, recipe, **settings)
     job = partial(_train_one, train)
     trained: list[_Member] = []
