@@ -13,7 +13,8 @@ import pytest
 import evidencenet as en
 from evidencenet._common.files import FileError
 from evidencenet.simulation import jobs
-from evidencenet.simulation.store import stored
+from evidencenet.simulation.chunks import join_chunks
+from evidencenet.simulation.store import Store, stored
 
 pytestmark = pytest.mark.filterwarnings("ignore::evidencenet.FailedDrawsWarning")
 
@@ -193,6 +194,29 @@ def test_slow_draws_leave_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(sims.x, en.simulate([model], 100, **OPTIONS).x)
     np.testing.assert_array_equal(en.Simulations.read(store).x, sims.x)
     assert len(opened.pieces(0).pieces) <= 5
+
+
+def test_a_store_is_read_while_chunks_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The chunks that a reader has listed are gone when it comes to them."""
+    monkeypatch.setattr("evidencenet.simulation.writer._WRITE_SECONDS", 0.0)
+    monkeypatch.setattr("evidencenet.simulation.writer._MERGED_BYTES", 0)
+    path = tmp_path / "draws.zarr"
+    expected = en.simulate([en.Model("a", lambda rng, n: rng.normal(size=(n, 2)))], 40, chunk=10, store=path)
+    read, opened = Store.read, stored(path)[0]
+
+    def reading(store: Store, model: int, start: int, max_bytes: int | None = None) -> Any:
+        chunk = read(store, model, start, max_bytes)
+        if start == 0 and len(opened.pieces(0).pieces) == 4:
+            parts = [read(store, model, first) for first in (0, 10, 20, 30)]
+            store.write(model, 0, join_chunks([part for part in parts if part is not None], model_a))
+            for first in (10, 20, 30):
+                store.remove(model, first, 40)
+        return chunk
+
+    model_a = en.Model("a", lambda rng, n: rng.normal(size=(n, 2)))
+    monkeypatch.setattr(Store, "read", reading)
+    np.testing.assert_array_equal(en.Simulations.read(path).x, expected.x)
+    assert [piece.stop for piece in opened.pieces(0).pieces] == [40]
 
 
 def test_a_shorter_chunk_does_not_replace_a_longer_one(tmp_path: Path) -> None:

@@ -65,7 +65,10 @@ class Store:
                 about["failure"],
                 columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
             )
-        except (FileError, KeyError) as error:
+        except (FileError, FileNotFoundError, KeyError) as error:
+            if not place.exists():
+                # Another process has just put it together with the one before it.
+                return None
             warnings.warn(
                 f"the chunk at draw {start} of model {model} in {self.path} is damaged and counts as "
                 f"missing: {error}",
