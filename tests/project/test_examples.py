@@ -365,3 +365,12 @@ def test_closed_form_of_the_hypothesis_test() -> None:
             assert np.mean(p_value[sims.model == model] <= size) == pytest.approx(wanted, abs=4 * error)
     sides = [log_k[sims.model == model] for model in (0, 1)]
     assert np.mean(sides[1] > sides[0]) == pytest.approx(exact.auc, abs=4 * 0.5 / np.sqrt(20_000))
+
+
+def test_cluster() -> None:
+    """A real scheduler and real workers, of which one is killed: the same draws and the same networks."""
+    pytest.importorskip("distributed")
+    numbers = quick("cluster").numbers
+    assert numbers["same_draws"]
+    assert numbers["same_members"]
+    assert numbers["workers_left"] == 1

@@ -121,9 +121,9 @@ def created_folder(path: Path, contents: Mapping[str, bytes]) -> bool:
 
 
 def removed(folder: Path) -> None:
-    """Remove a folder; also if the process is killed meanwhile, no part of it is left at its place."""
+    """Remove a folder, which may be gone already; others see all of it or nothing, also after a kill."""
     remove_leftovers(folder)
-    with _temporary_folder(folder) as temporary:
+    with _temporary_folder(folder) as temporary, contextlib.suppress(FileNotFoundError):
         folder.rename(temporary / folder.name)
 
 

@@ -24,7 +24,7 @@ from evidencenet._common.versions import versions
 from evidencenet._common.warnings import EvidenceWarning
 
 # Exit codes. Also: 0 for success, and 2 from typer for a command that it does not understand.
-ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED, TERMINATED = 1, 3, 4, 130, EXIT_CODE
+ERROR, NOT_VALID, NOT_ALIKE, NOT_COMPLETE, INTERRUPTED, TERMINATED = 1, 3, 4, 5, 130, EXIT_CODE
 
 # The messages of these errors are written for users. Any other error is a fault of the program, and only its
 # traceback says more.

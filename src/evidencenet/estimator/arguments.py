@@ -16,6 +16,7 @@ import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet._common.arrays import kind_of
+from evidencenet._common.executors import checked_executor
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
@@ -56,6 +57,7 @@ class Request:
     seed: int
     progress: bool
     checkpoint: Path | None
+    executor: Any = None
     known: KnownDensities | None = None
 
     @staticmethod
@@ -72,10 +74,16 @@ class Request:
         seed: Any,
         progress: bool,
         checkpoint: str | os.PathLike[str] | None,
+        executor: Any = None,
     ) -> "Request":
         """Check all arguments of `train`, whose parameters these are."""
         sims, loss, network = checked_simulations(sims), checked_loss(loss), checked_network(network)
         check_others(recipe, baseline, augment, loss)
+        if executor is not None and checkpoint is not None:
+            raise ValueError(
+                "checkpoint= keeps the state of members that are trained here, and executor= trains them "
+                "elsewhere. Leave one of them out."
+            )
         request = Request(
             sims,
             loss,
@@ -89,6 +97,7 @@ class Request:
             checked_seed(seed),
             progress,
             None if checkpoint is None else Path(checkpoint),
+            None if executor is None else checked_executor(executor),
         )
         if sims.log_density is None:
             return request

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from evidencenet import losses, networks
 from evidencenet.estimator.arguments import Request
@@ -28,6 +29,7 @@ def train(
     seed: int | None = 0,
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
+    executor: Any = None,
 ) -> EvidenceNetwork:
     """Train an ensemble of networks to tell the models apart, and so to give log Bayes factors.
 
@@ -74,6 +76,10 @@ def train(
         continues from it, to the same network as without a break. A checkpoint of another run (other draws,
         settings, `augment` or network) is refused, and the message says what differs. `EvidenceNetwork.save`
         removes it, when the network is safely on disk; until then the same call continues from it.
+    executor
+        Trains each member as a job of its own, perhaps on another machine: a `concurrent.futures.Executor`,
+        such as Dask's ``client.get_executor()``. On the same kind of processor the network is the same to the
+        bit as without. Trials, and trainings for the error of log K, run here. Not with `checkpoint`.
 
     Returns
     -------
@@ -104,6 +110,7 @@ def train(
         seed,
         progress,
         checkpoint,
+        executor,
     )
     if request.nothing_to_learn:
         return exact_network(request)

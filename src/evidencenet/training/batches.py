@@ -94,7 +94,7 @@ class Shuffled:
     def _chunk(self, rng: np.random.Generator, rows: np.ndarray) -> Chunk:
         label = self.label[rows].astype(np.int32, copy=False)
         weight = self.weight[rows].astype(np.float32, copy=False)
-        # One minibatch at a time stays in the processor's cache while it is augmented and scaled.
+        # One minibatch at a time stays in the CPU's cache while it is augmented and scaled, which NumPy does.
         for step, batch_rows in enumerate(rows):
             batch = map_arrays(partial(np.take, indices=batch_rows, axis=0), self.x)
             x, offset = self.prepare(rng, batch, batch_rows)

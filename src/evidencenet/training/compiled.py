@@ -70,7 +70,9 @@ def _is_private(folder: Path) -> bool:
     return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
-def compiled(function: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[..., Any]:
+def compiled(
+    function: Callable[..., Any], *arguments: Any, device: Any = None, **options: Any
+) -> Callable[..., Any]:
     """Compile a function for arguments like these, or return the program if it was compiled before.
 
     Parameters
@@ -79,13 +81,16 @@ def compiled(function: Callable[..., Any], *arguments: Any, **options: Any) -> C
         A function of JAX arrays.
     arguments
         Arguments of the shapes and types that it will be called with.
+    device
+        The device that it runs on; None for JAX's default.
     options
         Options of `jax.jit`.
     """
-    lowered = jax.jit(function, **options).lower(*arguments)
+    with jax.default_device(device):
+        lowered = jax.jit(function, **options).lower(*arguments)
     # Programs with the same text still differ if the structure of their arguments differs. Equinox tells
     # states of batch normalisation apart by identity, so programs with these are never found again.
-    key = (lowered.as_text(), jax.tree.structure(arguments))
+    key = (lowered.as_text(), jax.tree.structure(arguments), device)
     with _lock:
         try:
             program = _programs.get(key)

@@ -1,11 +1,15 @@
 """`Trainer`: what all trainings of one call of `train` share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from evidencenet import networks
 from evidencenet.networks import ensemble
+from evidencenet.training.apart import train_apart
 from evidencenet.training.inputs import Inputs
 from evidencenet.training.loop import Checkpoint, Trained, train_ensemble
 from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
@@ -26,12 +30,15 @@ class Trainer:
         As the user gave it; what it leaves open is filled in for each training.
     order_seed, weights_seed
         Seeds of the order of the draws, and of the initial weights.
+    executor
+        Trains the members of an ensemble, each as a job of its own; None to train them here.
     """
 
     outputs: int
     recipe: Recipe
     order_seed: int
     weights_seed: int
+    executor: Any = None
 
     def fit(
         self,
@@ -43,7 +50,11 @@ class Trainer:
         checkpoint: Checkpoint | None = None,
     ) -> Trained:
         """Train an ensemble by a recipe that is filled in."""
-        return train_ensemble(
+        if self.executor is not None and members > 1 and checkpoint is None:
+            train: Callable[..., Trained] = partial(train_apart, self.executor)
+        else:
+            train = partial(train_ensemble, checkpoint=checkpoint)
+        return train(
             inputs.plan.network,
             self.outputs,
             inputs.plan.loss,
@@ -53,7 +64,6 @@ class Trainer:
             members=members,
             seed=self.weights_seed,
             progress=progress,
-            checkpoint=checkpoint,
         )
 
     def fit_unless_idle(
