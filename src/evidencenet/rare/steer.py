@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import special
 
-from evidencenet._common.arrays import Data, arrays_of, finite_rows, map_arrays
+from evidencenet._common.arrays import Data, arrays_of, finite_rows, join, map_arrays
 from evidencenet.rare import laws
 from evidencenet.simulation.model import DrawError, Model
 
@@ -520,6 +520,17 @@ class Chains:
         else:
             normals = [array[rows] for array in self.normals]
         return Chains(map_arrays(lambda array: array[rows], self.x), self.valid[rows], normals, self.single)
+
+    @staticmethod
+    def concatenate(parts: "Sequence[Chains]") -> "Chains":
+        """Join draws of the same model."""
+        if len(parts) == 1:
+            return parts[0]
+        x, valid = join(*(part.x for part in parts)), np.concatenate([part.valid for part in parts])
+        if parts[0].single:
+            return Chains(x, valid, [draw for part in parts for draw in part.normals], True)
+        calls = zip(*(part.normals for part in parts), strict=True)
+        return Chains(x, valid, [np.concatenate(call) for call in calls], False)
 
     def updated(self, accepted: Array, other: "Chains") -> "Chains":
         """Return these draws, with the accepted ones in the place of their own."""
