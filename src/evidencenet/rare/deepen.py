@@ -34,8 +34,9 @@ Array = np.ndarray
 
 # Rounds at most: each is steered by the network that the one before trained.
 _ROUNDS = 3
-# Draws of the first round, and of the run that the result is judged by, as a part of `n`.
-_FIRST_PART, _JUDGE_PART = 0.5, 0.25
+# Draws of the first round, and of the run that the result is judged by, as a part of `n`; of the latter at
+# least so many, but no more than of the run itself.
+_FIRST_PART, _JUDGE_PART, _FEWEST_JUDGES = 0.5, 0.25, 1_000
 # Members, and part of the usual epochs, of networks that only steer the next round.
 _STEERING_MEMBERS, _STEERING_PART = 2, 0.4
 # Held-out draws of each level, and plain ones in all, as a number and as a part of the training draws: the
@@ -169,7 +170,7 @@ def deepen(
         place = None if folder is None else folder / f"round-{number}"
         size = n if last else max(int(_FIRST_PART * n), 200)
         seeds = [int(s) for s in np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(3)]
-        part = max(int(_JUDGE_PART * size), 200)
+        part = min(max(int(_JUDGE_PART * size), _FEWEST_JUDGES), size)
         budget = None
         if calls is not None:
             # The run that judges has the same levels, with fewer draws.
@@ -181,6 +182,8 @@ def deepen(
         judges = run(n=part, like=found, seed=seeds[1], store=place and place / "judges")
         # As many draws as a level has were made to find where the levels end.
         spent += found.calls + judges.calls + size * len(models)
+        # Levels that fewer draws do not reach again cannot be judged.
+        found = found.cut([len(levels.threshold) for levels in judges.levels])
         data = _Round(found, judges, plain, scorer(steering), augment)
         kept = place and place / "net.evnet"
         if kept is not None and kept.exists():

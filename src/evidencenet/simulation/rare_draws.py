@@ -57,9 +57,14 @@ class Levels:
         r = len(self.size)
         if r < 2:
             return np.zeros(len(self.threshold))
-        without = [_log_mean(np.delete(self.by_replicate, i, 1), np.delete(self.size, i)) for i in range(r)]
-        spread = np.stack(without) - np.mean(without, axis=0)
-        return np.sqrt((r - 1) / r * np.square(spread).sum(axis=0))
+        without = np.array(
+            [_log_mean(np.delete(self.by_replicate, i, 1), np.delete(self.size, i)) for i in range(r)]
+        )
+        # Where one run alone reached a level, P without it is zero, and P is known to a factor of e at best.
+        known = np.isfinite(without).all(axis=0)
+        spread = np.where(known, without, 0.0)
+        spread = spread - spread.mean(axis=0)
+        return np.where(known, np.sqrt((r - 1) / r * np.square(spread).sum(axis=0)), 1.0)
 
     def log_boost(self, score: Array) -> Array:
         """Log of how many more draws there are than the model's own density says, by the score.
@@ -124,8 +129,10 @@ class Levels:
 
 def _log_mean(logs: Array, size: Array) -> Array:
     largest = logs.max(axis=1, keepdims=True)
-    mean = np.average(np.exp(logs - largest), axis=1, weights=size)
-    return largest[:, 0] + np.log(mean)
+    finite = np.where(np.isfinite(largest), largest, 0.0)
+    mean = np.average(np.exp(logs - finite), axis=1, weights=size)
+    with np.errstate(divide="ignore"):
+        return finite[:, 0] + np.log(mean)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -211,6 +218,23 @@ class RareDraws:
             self.names,
             tuple(levels),
         )
+
+    def cut(self, levels: Sequence[int]) -> "RareDraws":
+        """Return the draws of so many levels of each model, counting the plain ones; the others go."""
+        keep = self.level < np.asarray(levels)[self.model]
+        if keep.all():
+            return self
+        shorter = tuple(
+            replace(
+                each,
+                **{
+                    name: getattr(each, name)[:number]
+                    for name in ("threshold", "by_replicate", "count", "accepted", "step")
+                },
+            )
+            for each, number in zip(self.levels, levels, strict=True)
+        )
+        return replace(self, levels=shorter).take(keep)
 
     def split(self, fraction: float = 0.5, *, seed: int = 0) -> tuple["RareDraws", "RareDraws"]:
         """Split the draws in two that are independent of each other: runs stay together.
