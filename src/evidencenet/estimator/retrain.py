@@ -10,10 +10,11 @@ from evidencenet.estimator.arguments import Seeds
 from evidencenet.estimator.assemble import Failures, assembled, made
 from evidencenet.estimator.learn_error import can_be_halved, learn_error_model
 from evidencenet.estimator.network import EvidenceNetwork
+from evidencenet.estimator.second_look import look_again
 from evidencenet.training.inputs import prepare
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import Recipe
-from evidencenet.training.search import FIRST_LOSS, Freedom, Search
+from evidencenet.training.search import FIRST_LOSS, Freedom, Search, natural
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 
@@ -63,7 +64,11 @@ def train_on(
     net = assembled(names, failures, inputs, trained, choice)
     net = replace(net, made=made(seed, draws.augment, full_recipe))
     if learn_error and can_be_halved(draws):
-        error_model = learn_error_model(net, inputs, trained, trainer, seed=seeds.error, progress=progress)
+        log_k = draws.held_out_log_k(trained.log_odds)
+        second_look = look_again(inputs, log_k, natural(draws), trainer, seed=seeds.error)
+        error_model = learn_error_model(
+            net, inputs, trained, trainer, second_look=second_look, seed=seeds.error, progress=progress
+        )
         net = replace(net, errors=error_model)
     return net
 

@@ -74,7 +74,8 @@ def look_again(
     if len(rows) < _LEAST_DRAWS or not others or inputs.log_shares is None:
         return None
     known = np.zeros((len(draws.model), len(draws.counts)), np.float32)
-    known[rows] = log_k
+    # Rare draws have log-odds because of how they were drawn, besides.
+    known[rows] = log_k if draws.known is None else log_k + draws.known[rows]
     order = np.random.default_rng(seed).permutation(len(rows))
     half = len(rows) // 2
     parts = replace(draws, known=known, training_rows=rows[order[:half]], held_out_rows=rows[order[half:]])

@@ -251,7 +251,7 @@ class _Round:
         """Put all draws together, with the log-odds that each has because of how it was drawn."""
         training, testing = self._plain_rows()
         scores = self._plain_scores
-        judges = self.judges.thinned(_HELD_OUT_LEVEL)
+        judges = self.judges.at_most(_HELD_OUT_LEVEL)
         levels = self.levels
         parts = []
         for rare, rows in ((self.found, training), (judges, testing)):

@@ -681,9 +681,10 @@ def check_steerable(model: Model, *, seed: int = 0) -> None:
     """
     if model.kind == "jax":
         raise UnsteerableError(
-            f"model {model.name!r} is a JAX simulator, whose random numbers come from keys and cannot be "
-            'steered. Write it with NumPy: simulate(rng, n), or simulate(rng) with kind="one"; inside, '
-            "JAX functions may be called on numbers drawn from rng."
+            f"model {model.name!r} is a JAX simulator. Its random numbers come from keys, which are hashed: "
+            "no key gives numbers close to those of another, so they cannot be steered. Draw the numbers "
+            'with NumPy, in simulate(rng, n), or in simulate(rng) with kind="one", and call your JAX '
+            "functions on them."
         )
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     n = _TRIAL_ROWS

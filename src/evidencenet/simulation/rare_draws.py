@@ -254,21 +254,33 @@ class RareDraws:
         first = np.isin(self.replicate, chosen)
         return self.take(first), self.take(~first)
 
-    def thinned(self, most: int | None = None) -> "RareDraws":
+    def thinned(self) -> "RareDraws":
         """Return fewer draws of each level: a quarter of 1/error² of its log P.
 
         A test of more draws would see the error of log P, and not that of log K. They are also nearer to
-        independent: the others are copies of the same draws of the level before. At least 50 are kept, and at
-        most `most`; all plain draws are.
+        independent: the others are copies of the same draws of the level before. At least 50 are kept; all
+        plain draws are.
         """
+        return self._spread(
+            [
+                [None if error == 0 else max(_FEWEST, int(0.25 / error**2)) for error in each.log_p_error]
+                for each in self.levels
+            ]
+        )
+
+    def at_most(self, number: int) -> "RareDraws":
+        """Return at most so many draws of each level of each model."""
+        return self._spread([[number] * len(each.threshold) for each in self.levels])
+
+    def _spread(self, wanted: Sequence[Sequence[int | None]]) -> "RareDraws":
+        """Return so many draws of each level of each model, evenly spread; None keeps all."""
         keep = np.zeros(len(self), dtype=bool)
-        for k, each in enumerate(self.levels):
-            for level, error in enumerate(each.log_p_error):
+        for k, numbers in enumerate(wanted):
+            for level, number in enumerate(numbers):
                 rows = np.flatnonzero((self.model == k) & (self.level == level))
-                wanted = len(rows) if error == 0 else max(_FEWEST, int(0.25 / error**2))
-                wanted = min(wanted, len(rows), len(rows) if most is None else most)
+                count = len(rows) if number is None else min(number, len(rows))
                 # Evenly, because neighbours are copies of the same draw of the level before.
-                keep[rows[np.linspace(0, len(rows) - 1, wanted).round().astype(int)]] = True
+                keep[rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]] = True
         return self.take(keep)
 
     @staticmethod
