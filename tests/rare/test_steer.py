@@ -153,7 +153,7 @@ def test_what_cannot_be_steered_is_refused_with_the_call_and_what_to_do(
 
 def test_jax_simulators_are_refused() -> None:
     model = Model("jax", lambda key: jax.random.normal(key, (3,)), kind="jax")
-    with pytest.raises(UnsteerableError, match=r"JAX simulator.*Write it with NumPy"):
+    with pytest.raises(UnsteerableError, match=r"JAX simulator.*Draw the numbers with NumPy"):
         check_steerable(model)
 
 

@@ -26,6 +26,10 @@ def deepen(
     workers: Annotated[
         int, typer.Option(metavar="N", help="Runs simulated at the same time; -1 for one a processor.")
     ] = 1,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep what is done here; the same command goes on from it."),
+    ] = None,
     seed: Seed = 0,
     force: Force = False,
     quiet: Quiet = False,
@@ -42,7 +46,15 @@ def deepen(
         old = en.load(net)
         with models_of(spec) as models:
             deep = en.deepen(
-                old, models, reach=reach, n=n, seed=seed, workers=workers, progress=run.progress, calls=calls
+                old,
+                models,
+                reach=reach,
+                n=n,
+                seed=seed,
+                workers=workers,
+                progress=run.progress,
+                calls=calls,
+                store=store,
             )
         deep.save(out)
         depth = deep.depth

@@ -93,10 +93,13 @@ def learn_error_model(
     log_k = draws.held_out_log_k(trained.log_odds)
     squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
     costs = draws.weight[draws.held_out_rows] * trained.costs[:, : len(model)].mean(axis=0)
-    squared = _witnessed(squared, log_k + draws.log_odds, costs, draws.log_odds, rival, second_look)
+    offset = np.broadcast_to(draws.log_odds, log_k.shape)
+    if draws.known is not None:
+        offset = offset + draws.known[draws.held_out_rows]
+    squared = _witnessed(squared, log_k + offset, costs, offset, rival, second_look, draws.plain is None)
     if log_odds is not None:
         joined = draws.held_out_log_k(log_odds)
-        squared = _joined_errors(squared, log_k + draws.log_odds, joined - log_k)
+        squared = _joined_errors(squared, log_k + offset, joined - log_k)
         log_k = joined
     # Where no difference was found, there may be one that is too small to be noticed.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))
@@ -165,6 +168,7 @@ def _witnessed(
     share_odds: np.ndarray,
     rival: Rival | None,
     second_look: SecondLook | None,
+    evenly: bool = True,
 ) -> np.ndarray:
     """Let squared errors grow until they agree with a rival and with a second look.
 
@@ -172,7 +176,8 @@ def _witnessed(
     their posterior probabilities. If the errors of two networks A and B are independent, V of their
     difference is V(e_A) + V(e_B) on average, and B scores worse by half of V(e_B) − V(e_A). So V(e_A) is half
     of V of the difference, less what B scores worse. A second network that gains g nats shows that V(e_A) is
-    at least 2g.
+    at least 2g. It does not show where: all errors grow by as much if they shall grow `evenly`, else each in
+    proportion to itself.
     """
     p = softmax(log_odds, axis=1)
     witnessed, shape = 0.0, np.maximum(np.mean(squared), 0.0) * np.ones_like(squared)
@@ -185,6 +190,8 @@ def _witnessed(
         shape = np.square(difference)
     if second_look is not None and 2 * second_look.certain > witnessed:
         witnessed, shape = 2 * second_look.certain, np.ones_like(squared)
+        if not evenly:
+            shape = np.maximum(squared, 0.0)
     missing = witnessed - _cost_of(squared, p)
     if missing <= 0 or _cost_of(shape, p) <= 0:
         return squared
