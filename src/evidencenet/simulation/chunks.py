@@ -107,12 +107,12 @@ def join_chunks(chunks: Sequence[Chunk], model: Model) -> Chunk:
     data = [_in_columns(chunk, columns, model.name) for chunk in full]
     thetas = [chunk.theta for chunk in chunks if chunk.theta is not None]
     longest: Any = data[0] if data else None
-    if len({str(layout(x)) for x in data}) > 1:
+    if len({str(layout(x)) for x in data}) > 1 and model.observe is None:
         for x in data[1:]:
             longest, _ = made_equal(longest, x, add_mask=model.kind == "one")
         data = [made_equal(x, longest, add_mask=model.kind == "one")[0] for x in data]
-        for x in data[1:]:
-            check_alike(model.name, x, model.name, data[0])
+    for x in data[1:]:
+        check_alike(model.name, x, model.name, data[0])
     return Chunk(
         x=join(*data) if data else None,
         theta=join(*thetas) if thetas else None,
@@ -215,13 +215,13 @@ class Source:
         theta = None
         try:
             theta = self.model.draw_parameters(rng, size)
-            x, columns = self.model.draw_named(rng, size, theta)
+            x, columns = self.model.draw_clean(rng, size, theta)
+            valid, failure = self._checked(rng, x)
         except _NOT_A_FAILED_DRAW:
             raise
         except Exception as error:
             # With the same parameters, because they usually decide which draws fail.
             return self._draw_rows(start, row_rngs, theta, error)
-        valid, failure = _finite(x, self.missing)
         if not valid.all():
             x = map_arrays(operator.itemgetter(valid), x)
             theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
@@ -243,13 +243,13 @@ class Source:
         for row, rng in zip(range(size), rngs, strict=False):
             try:
                 theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
-                x, columns = self.model.draw_named(rng, 1, theta)
+                x, columns = self.model.draw_clean(rng, 1, theta)
+                finite, not_finite = self._checked(rng, x)
             except _NOT_A_FAILED_DRAW:
                 raise
             except Exception as error:
                 failure = failure or error
             else:
-                finite, not_finite = _finite(x, self.missing)
                 failure = failure or not_finite
                 if finite[0]:
                     valid[row] = True
@@ -267,6 +267,21 @@ class Source:
             return Chunk(None, None, valid, failure)
         theta = None if draws[0][1] is None else join(*(theta for _, theta in draws))
         return Chunk(join(*(x for x, _ in draws)), theta, valid, failure, columns=columns)
+
+    def _checked(self, rng: np.random.Generator, x: Data) -> tuple[np.ndarray, str | None]:
+        """Return which draws are valid, boolean (n,), and a text about the others.
+
+        A clean draw is observed once to see whether it is valid. The noise is not kept.
+        """
+        if self.model.observe is None:
+            return _finite(x, self.missing)
+        valid, failure = _finite(x, False)
+        if valid.any():
+            observed = self.model.observed(rng, map_arrays(operator.itemgetter(valid), x))
+            seen, not_seen = _finite(observed, self.missing)
+            valid[valid] = seen
+            failure = failure or not_seen
+        return valid, failure
 
     def _check_takes_batches(self, size: int, raised: Exception) -> None:
         """Raise if no two draws can be made at once: then the model has a mistake, and no draw has failed."""

@@ -174,7 +174,8 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
             # Two processes that fill one store may have cut their chunks at different draws.
             gathered.add(model, chunk.after(position - start))
     _check_complete(path, settings, gathered)
-    return gathered.fields()
+    # Of models with `observe`, the store holds clean draws.
+    return gathered.fields() | {"noise_seed": settings["seed"] if any(settings.get("observe", ())) else None}
 
 
 def _description(path: Path) -> dict[str, Any]:

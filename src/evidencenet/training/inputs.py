@@ -1,7 +1,9 @@
 """Turn draws into the inputs of the networks: scaled, augmented, with log-odds that are known beforehand."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 
@@ -9,6 +11,7 @@ from evidencenet import losses, networks
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
 from evidencenet.training.baseline import (
     LARGEST,
+    PARTS,
     Baseline,
     Moments,
     PartialMoments,
@@ -21,7 +24,7 @@ from evidencenet.training.plan import Plan
 from evidencenet.training.projection import directions
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.scaling import Scaling
-from evidencenet.training.split import Draws, augmented
+from evidencenet.training.split import Draws
 
 # Held-out draws are judged in blocks of this many, so that memory stays bounded.
 _HELD_OUT_BLOCK = 5_000
@@ -29,6 +32,11 @@ _HELD_OUT_BLOCK = 5_000
 _SCALING_DRAWS = 100_000
 # Directions in which models differ are found from so many draws, whose numbers are held in memory at once.
 _PROJECTION_DRAWS = 100_000
+# Clean draws are observed several times for the moments: about so many observations in all, and at most so
+# many of each draw. The noise is then known well, and what is left is the scatter of the clean draws.
+_MOMENT_DRAWS, _MOST_REPEATS = 400_000, 16
+# With fewer training draws, a part of them might have no draw of some model.
+_LEAST_IN_PARTS = 1_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +68,21 @@ class Inputs:
         if self.features > LARGEST:
             return None
         # Moments are those of the models as they are, without rare draws.
-        plain = replace(self, draws=replace(draws, training_rows=draws.plain_rows(draws.training_rows)))
+        rows = draws.plain_rows(draws.training_rows)
+        # Of clean draws several observations are taken, all in the same part of the draws. A part must hold
+        # a few draws of each model.
+        repeats = int(np.clip(_MOMENT_DRAWS // len(rows), 1, _MOST_REPEATS))
+        if draws.drawn_anew_each_epoch and repeats > 1 and len(rows) >= _LEAST_IN_PARTS:
+            parts = [self._passes(rows[i::PARTS], repeats) for i in range(PARTS)]
+            return Moments.of_parts(parts, len(draws.counts), repeats)
+        return Moments.of(self._passes(rows, 1), len(draws.counts))
+
+    def _passes(self, rows: np.ndarray, number: int) -> Iterator[Chunk]:
+        """Give some of the draws, so many times; of clean draws another observation each time."""
+        part = replace(self, draws=replace(self.draws, training_rows=rows))
         # Fewer draws than the smallest usual batch, 32, are one batch.
-        rows = len(draws.training_rows)
-        return Moments.of(
-            plain.source(Recipe(batch=rows if rows < 32 else None), 0).epoch(0), len(draws.counts)
-        )
+        source = part.source(Recipe(batch=len(rows) if len(rows) < 32 else None), 0)
+        return chain.from_iterable(map(source.epoch, range(number)))
 
     @property
     def example(self) -> Data:
@@ -83,7 +100,9 @@ class Inputs:
         """Training draws in minibatches."""
         draws = self.draws
         batch = recipe.for_draws(len(draws.training_rows)).batch or 1
-        return Shuffled(draws.x, draws.model, draws.weight, draws.training_rows, batch, self._prepared, seed)
+        return Shuffled(
+            draws.trained_on, draws.model, draws.weight, draws.training_rows, batch, self._prepared, seed
+        )
 
     def held_out_chunk(self) -> Chunk:
         """Held-out draws in blocks."""
@@ -95,8 +114,7 @@ class Inputs:
     def _prepared(
         self, rng: np.random.Generator, x: Data, rows: np.ndarray
     ) -> tuple[Data, np.ndarray | None]:
-        augment = self.draws.augment
-        return self._scaled(x if augment is None else augmented(augment, rng, x), rows)
+        return self._scaled(self.draws.drawn_anew(rng, x, rows), rows)
 
     def _scaled(self, x: Data, rows: np.ndarray) -> tuple[Data, np.ndarray | None]:
         """Scale a batch, and return the log-odds that are known beforehand too."""

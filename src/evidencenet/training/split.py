@@ -9,6 +9,7 @@ from evidencenet._common.arrays import Data, arrays_of, as_data, layout, layout_
 from evidencenet.networks.architectures import Architecture, is_built_in
 from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.dataset import Simulations, thinned
+from evidencenet.simulation.observe import Observation
 from evidencenet.training.baseline import LARGEST, SMALLEST, covariance
 from evidencenet.training.scaling import Scaling, has_outliers, may_be_logged
 
@@ -48,6 +49,9 @@ class Draws:
         Draws of different groups are independent of each other, shape (n,); None if all draws are.
     layout
         What x is; None leaves it as it is.
+    clean, observation
+        The clean parts of the draws, and how they are observed: then x has one observation of each, and
+        training draws new ones. None if x is all there is.
     """
 
     x: Data
@@ -61,6 +65,8 @@ class Draws:
     plain: np.ndarray | None = None
     group: np.ndarray | None = None
     layout: Layout | None = None
+    clean: Data | None = None
+    observation: Observation | None = None
 
     @staticmethod
     def split(
@@ -98,7 +104,28 @@ class Draws:
             held_out_rows,
             augment,
             layout=_layout_of(sims, training_rows, layout, network),
+            clean=sims.clean,
+            observation=sims.observation,
         )
+
+    @property
+    def trained_on(self) -> Data:
+        """What minibatches are taken from: clean draws, if they are observed anew, or x."""
+        return self.clean if self.drawn_anew_each_epoch and self.clean is not None else self.x
+
+    @property
+    def drawn_anew_each_epoch(self) -> bool:
+        """Whether the draws are clean, and training observes them anew in every epoch.
+
+        Log-odds that are known for one observation of a draw do not hold for another.
+        """
+        return self.clean is not None and self.known is None
+
+    def drawn_anew(self, rng: np.random.Generator, batch: Data, rows: np.ndarray) -> Data:
+        """Observe a minibatch of `trained_on`, and augment it; the draws stand in these rows."""
+        if self.observation is not None and self.drawn_anew_each_epoch:
+            batch = self.observation.draw(rng, batch, self.model[rows])
+        return batch if self.augment is None else augmented(self.augment, rng, batch)
 
     @property
     def example(self) -> Data:
