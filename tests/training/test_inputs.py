@@ -11,8 +11,9 @@ import pytest
 import evidencenet as en
 from evidencenet.losses import Asymmetric, Logistic
 from evidencenet.networks.architectures import DeepSet, Dense, Table
+from evidencenet.simulation.stream import FreshDraws
 from evidencenet.training.baseline import flat
-from evidencenet.training.inputs import prepare
+from evidencenet.training.inputs import prepare, with_reference
 from evidencenet.training.plan import Plan
 from evidencenet.training.split import Draws
 from training.synthetic import lifted, sims
@@ -179,3 +180,30 @@ def test_several_observations_of_a_clean_draw_are_in_one_part_and_count_once() -
     scatter = spread.std(axis=0)
     assert 0.47 / 2 < scatter[0] < 2 * 0.47
     assert scatter[1:].max() < 0.047 / 2
+
+
+def test_moments_of_a_stream_in_any_linear_scaling_come_from_one_pass() -> None:
+    models = [
+        en.Model(str(k), lambda rng, n, k=k: rng.normal(3, 1 + k, size=(n, 5)) @ np.triu(np.ones((5, 5))))
+        for k in (0, 1)
+    ]
+    some = Draws.split(en.simulate(models, 4_000, progress=False), 0.1, None, 1)
+    stream = FreshDraws.of(models, (20_000, 10_000), 2, 5, 40, 1)
+    all_draws = with_reference(replace(some, stream=stream))
+    for plan in (PLAN, replace(PLAN, whiten=True), Plan(DeepSet(), Logistic())):
+        known = prepare(all_draws.few(500), plan).moments
+        passed = prepare(
+            replace(all_draws, reference=None, training_rows=some.training_rows[:500]), plan
+        ).moments
+        assert known is not None
+        assert passed is not None
+        np.testing.assert_allclose(known.of_all().size, [20_000, 10_000], rtol=0.1)
+        np.testing.assert_allclose(known.of_all().mean, passed.of_all().mean, atol=1e-6)
+        np.testing.assert_allclose(known.of_all().covariance, passed.of_all().covariance, atol=1e-5)
+    # asinh is not linear, so that it needs a pass of its own.
+    plain, squashed = (prepare(all_draws, plan).moments for plan in (PLAN, replace(PLAN, squash=True)))
+    assert plain is not None
+    assert squashed is not None
+    assert np.abs(squashed.of_all().covariance - plain.of_all().covariance).max() > 0.05
+    # Halves know only their own draws.
+    assert all(half.reference is None for half in all_draws.halves(1))

@@ -17,9 +17,11 @@ import numpy as np
 from evidencenet import losses, networks
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.warnings import EvidenceWarning
+from evidencenet.estimator.given import Given
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.stream import Stream
 from evidencenet.training.checkpoint import run_fingerprint
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment
@@ -41,7 +43,7 @@ class Request:
     """The arguments of `train`, checked; names are replaced by what they stand for.
 
     `known` are the known densities, if there are any. `sims` are the draws that networks are trained on: then
-    draws of a reference are among them.
+    draws of a reference are among them. `stream`, `held_out` and `about_stream` are those of `Given`.
     """
 
     sims: Simulations
@@ -57,10 +59,16 @@ class Request:
     progress: bool
     checkpoint: Path | None
     known: KnownDensities | None = None
+    stream: Stream | None = None
+    held_out: np.ndarray | None = None
+    about_stream: str | None = None
 
     @staticmethod
     def checked(
         sims: Any,
+        models: Any,
+        draws: Any,
+        workers: int,
         loss: Any,
         network: Any,
         members: Any,
@@ -74,8 +82,18 @@ class Request:
         checkpoint: str | os.PathLike[str] | None,
     ) -> "Request":
         """Check all arguments of `train`, whose parameters these are."""
-        sims, loss, network = checked_simulations(sims), checked_loss(loss), checked_network(network)
+        loss, network, seed = checked_loss(loss), checked_network(network), checked_seed(seed)
         check_others(recipe, baseline, augment, loss)
+        given = Given.of(
+            sims,
+            models,
+            draws,
+            seed=seed,
+            workers=workers,
+            epochs=None if recipe is None else recipe.epochs,
+            progress=progress,
+        )
+        sims = checked_simulations(given.sims)
         request = Request(
             sims,
             loss,
@@ -86,9 +104,12 @@ class Request:
             augment,
             layout,
             learn_error,
-            checked_seed(seed),
+            seed,
             progress,
             None if checkpoint is None else Path(checkpoint),
+            stream=given.stream,
+            held_out=given.held_out,
+            about_stream=given.about,
         )
         if sims.log_density is None:
             return request
@@ -116,6 +137,8 @@ class Request:
             "baseline": self.baseline,
             "layout": self.layout,
         }
+        if self.about_stream is not None:
+            settings["the draws that are not in memory"] = self.about_stream
         return run_fingerprint(
             self.sims, augment=self.augment, network=self.network, loss=self.loss, settings=settings
         )
@@ -140,7 +163,7 @@ def checked_simulations(sims: Any) -> Simulations:
     if not isinstance(sims, Simulations):
         raise TypeError(
             f"train takes Simulations, got {kind_of(sims)}. Make them with simulate(models, n), or from "
-            "arrays with Simulations(x, model)."
+            "arrays with Simulations(x, model); or give models, train(models=[first, second], draws=100_000)."
         )
     if len(sims.names) < 2:
         raise ValueError(f"there is only one model, {sims.names[0]!r}; a comparison needs two or more.")

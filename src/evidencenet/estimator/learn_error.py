@@ -105,7 +105,9 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
         return net
     rival, second_look = None, None
     if fit.search is not None:
-        rival, log_k = fit.search.rival, draws.held_out_log_k(fit.trained.log_odds)
+        # A rival of the sample alone says little about networks of all draws.
+        rival = fit.search.rival if draws.stream is None else None
+        log_k = draws.held_out_log_k(fit.trained.log_odds)
         second_look = look_again(fit.inputs, log_k, natural(draws), fit.trainer, seed=request.seeds.error)
     error_model = learn_error_model(
         net,

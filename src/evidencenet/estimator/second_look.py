@@ -77,7 +77,8 @@ def look_again(
     known[rows] = log_k
     order = np.random.default_rng(seed).permutation(len(rows))
     half = len(rows) // 2
-    parts = replace(draws, known=known, training_rows=rows[order[:half]], held_out_rows=rows[order[half:]])
+    parts = replace(draws.sample(), known=known)
+    parts = replace(parts, training_rows=rows[order[:half]], held_out_rows=rows[order[half:]])
     test = parts.held_out_rows
     label, weight = draws.model[test], draws.weight[test]
     log_odds = known[test] + draws.log_odds

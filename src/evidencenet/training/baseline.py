@@ -7,6 +7,7 @@ the theory of random matrices (Marchenko & Pastur 1967).
 """
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,6 +91,43 @@ class PartialMoments:
     """Sums over each of eight random parts of the draws: moments of all, and of any of the parts."""
 
     parts: "tuple[_Sums, ...]"
+
+    @staticmethod
+    def of_model(x: np.ndarray, model: int, models: int) -> "PartialMoments":
+        """Gather the sums of scaled draws (n, d) of one model, divided into eight parts."""
+        parts = []
+        for i in range(PARTS):
+            part, sums = x[len(x) * i // PARTS : len(x) * (i + 1) // PARTS], _Sums(models, x.shape[1])
+            sums.total[model] = sums.squares[model] = len(part)
+            sums.first[model] = part.sum(axis=0, dtype=np.float64)
+            sums.second[model] = part.T @ part
+            parts.append(sums)
+        return PartialMoments(tuple(parts))
+
+    def plus(self, other: "PartialMoments") -> "PartialMoments":
+        """Add the sums of further draws to these; they change in place, and are returned."""
+        for mine, others in zip(self.parts, other.parts, strict=True):
+            for name in ("total", "squares", "first", "second"):
+                operator.iadd(getattr(mine, name), getattr(others, name))
+        return self
+
+    def mapped(self, matrix: np.ndarray, shift: np.ndarray) -> "PartialMoments":
+        """Return the moments of y = x·matrix + shift, given those of x: matrix (d, m), shift (m,)."""
+        parts = []
+        for part in self.parts:
+            new = _Sums(len(part.total), len(shift))
+            new.total, new.squares = part.total.copy(), part.squares.copy()
+            moved = part.first @ matrix
+            new.first = moved + part.total[:, None] * shift
+            mixed = moved[:, :, None] * shift
+            new.second = (
+                np.swapaxes(part.second @ matrix, 1, 2) @ matrix
+                + mixed
+                + np.swapaxes(mixed, 1, 2)
+                + part.total[:, None, None] * np.outer(shift, shift)
+            )
+            parts.append(new)
+        return PartialMoments(tuple(parts))
 
     def of_all(self) -> Moments:
         """Moments of all draws."""
