@@ -158,3 +158,15 @@ def test_train_refuses_another_run_and_save_removes_the_checkpoint(
     back = en.load(tmp_path / "net.evnet")
     np.testing.assert_array_equal(back.members(sims.x), net.members(sims.x))
     assert back.checkpoint is None
+
+
+def test_other_noise_is_another_run() -> None:
+    one, same, other = (
+        run_fingerprint(
+            draws(observe=lambda rng, clean, size=size: clean + size * rng.normal(size=clean.shape))
+        )
+        for size in (0.1, 0.1, 0.2)
+    )
+    assert differences(one, same) == []
+    assert "observe" in differences(one, other)
+    assert "the clean draws" in differences(one, run_fingerprint(draws()))

@@ -141,7 +141,7 @@ def assembled(
         held_out=HeldOut(log_k[equal].astype(np.float32), label[equal].astype(np.int8), plain),
         history=trained.history,
         choice=choice,
-        seen=SeenDraws.of(draws.x, draws.training_rows, draws.held_out_rows),
+        seen=SeenDraws.of(draws.x, draws.training_rows, draws.held_out_rows, draws.clean),
     )
 
 

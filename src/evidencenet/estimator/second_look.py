@@ -83,7 +83,8 @@ def look_again(
         # Draws of one group are not independent: all of them are on one side.
         groups = rng.permutation(np.unique(draws.group[rows]))
         first = np.isin(draws.group[shuffled], groups[::2])
-    parts = replace(draws, known=known, training_rows=shuffled[first], held_out_rows=shuffled[~first])
+    parts = replace(draws.sample(), known=known)
+    parts = replace(parts, training_rows=shuffled[first], held_out_rows=shuffled[~first])
     test = parts.held_out_rows
     label, weight = draws.model[test], draws.weight[test]
     log_odds = known[test] + draws.log_odds

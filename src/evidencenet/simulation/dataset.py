@@ -7,7 +7,7 @@ draws, weights, and the text and HTML that show the record.
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -34,6 +34,7 @@ from evidencenet._common.masks import is_unequal, mask_missing, pad
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
+from evidencenet.simulation.observe import Observation, Observe
 
 LogDensity = Callable[[Any], Any]
 
@@ -91,6 +92,13 @@ class Simulations:
         ``"mask"``: NaN in `x` is a missing number. The data then become a dict with a mask, or images with a
         further channel; see `evidencenet._common.masks.mask_missing`. Numbers must be missing in the draws in
         the same way as in the observation.
+    observe
+        ``observe(rng, clean)`` adds noise to a batch of clean draws, or whatever else happens before they
+        are observed; or one such function, or `Model`, for each model, None where draws are data already.
+        Then `x` are clean draws. They are kept as `clean`, the attribute `x` has one observation of each,
+        and `train` draws new noise in every epoch.
+    seed
+        Of the noise in the attribute `x`.
 
     Warns
     -----
@@ -108,6 +116,11 @@ class Simulations:
     ((3, 3), array([1.  , 0.75]))
     >>> Simulations({"flat": x[:3], "trend": x[3:]}).names
     ('flat', 'trend')
+    >>> noisy = Simulations(
+    ...     x, [0, 0, 0, 1, 1, 1], observe=lambda rng, clean: clean + rng.normal(size=clean.shape)
+    ... )
+    >>> bool(np.all(noisy.clean == x)), bool(np.any(noisy.x == x))
+    (True, False)
     """
 
     x: Data
@@ -118,6 +131,9 @@ class Simulations:
     parameters: tuple[Parameters | None, ...] | None
     log_density: tuple[LogDensity | None, ...] | None = None
     columns: tuple[str, ...] | None = None
+    clean: Data | None = field(default=None, init=False)
+    observation: Observation | None = field(default=None, init=False)
+    noise_seed: int = field(default=0, init=False)
 
     def __init__(
         self,
@@ -131,6 +147,8 @@ class Simulations:
         log_density: Sequence[LogDensity | None] | None = None,
         columns: Sequence[str] | None = None,
         missing: Literal["mask"] | None = None,
+        observe: Observe | None = None,
+        seed: int = 0,
     ) -> None:
         if missing not in (None, "mask"):
             raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
@@ -144,7 +162,15 @@ class Simulations:
         labels, label_names = checked_labels(model, n, names)
         all_names = checked_names(label_names, labels)
         all_columns = _checked_columns(own_columns if columns is None else columns, data)
-        if missing == "mask":
+        observation = None if observe is None else Observation.of(observe, all_names, missing == "mask")
+        clean = None
+        if observation is not None:
+            _check_finite(data)
+            clean, data = data, observation.realise(data, labels, seed)
+            if layout(data) != layout(clean):
+                # What is observed has other numbers than the clean draws.
+                all_columns = None
+        elif missing == "mask":
             data = mask_missing(data)
         counts = np.bincount(labels, minlength=len(all_names))
         for name, count in zip(all_names, counts, strict=True):
@@ -162,12 +188,15 @@ class Simulations:
             parameters=None if parameters is None else _checked_parameters(parameters, counts, all_names),
             log_density=_checked_log_density(log_density, all_names),
             columns=all_columns,
+            clean=clean,
+            observation=observation,
+            noise_seed=seed,
         )
 
     def _set(self, **fields: Any) -> None:
         """Fill in the fields as they are, with arrays that cannot be written to by mistake."""
         for name, value in fields.items():
-            if name in ("x", "model") or (name == "log_weight" and value is not None):
+            if name in ("x", "model") or (name in ("log_weight", "clean") and value is not None):
                 value = map_arrays(_read_only, value)
             object.__setattr__(self, name, value)
 
@@ -284,6 +313,16 @@ class Simulations:
         _warn_if_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
         return new
 
+    def observed_again(self, *, seed: int) -> "Simulations":
+        """Return the same clean draws with other noise in `x`; `train` does it by itself in every epoch."""
+        if self.clean is None or self.observation is None:
+            raise ValueError(
+                "these draws have no clean part, so they cannot be observed again; give observe= to "
+                "Model(...) or to Simulations(...)"
+            )
+        x = self.observation.realise(self.clean, self.model, seed)
+        return Simulations._unchecked(**(vars(self) | {"x": x, "noise_seed": seed}))
+
     def of_equal_weight(self, *, seed: int = 0) -> "Simulations":
         """Return a random part of weighted draws that has equal weights, as if drawn from the new prior.
 
@@ -359,6 +398,7 @@ class Simulations:
         keys: str | Sequence[str] | None = None,
         log_density: Sequence[LogDensity | None] | None = None,
         missing: Literal["mask"] | None = None,
+        observe: Observe | None = None,
         max_bytes: int | None = None,
     ) -> Self:
         """Read draws from files that any program wrote.
@@ -386,6 +426,9 @@ class Simulations:
             As in `Simulations`; files do not hold it.
         missing
             ``"mask"``: NaN is a missing number, as in `Simulations`; by default it is a failed draw.
+        observe
+            As in `Simulations`, or the list of models that were simulated: then the file holds clean draws.
+            Files do not hold functions.
         max_bytes
             How much memory the draws of one file may take. By default 256 MB, or 100 times the size of the
             file if that is more: a small file that unpacks to more was probably made to do harm.
@@ -404,12 +447,22 @@ class Simulations:
             fields = read_draws(
                 path, names=names, label=label, keys=keys, max_bytes=max_bytes, missing=missing is not None
             )
-            return cls(**fields, log_density=log_density, missing=missing)
+            noise_seed = fields.pop("noise_seed")
+            if noise_seed is not None and observe is None:
+                raise ValueError(
+                    "it holds clean draws, and no file can hold the function that observes them. Give the "
+                    "models that were simulated, read(path, observe=[first, second]), or the function, "
+                    "read(path, observe=add_noise)"
+                )
+            return cls(
+                **fields, log_density=log_density, missing=missing, observe=observe, seed=noise_seed or 0
+            )
 
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
 
-        A file that exists already is replaced only when the new one is complete.
+        Of draws with `clean` parts only these are written. Then `read` needs `observe`, and draws the noise
+        in `x` anew. A file that exists already is replaced only when the new one is complete.
 
         Parameters
         ----------
@@ -737,6 +790,7 @@ def _subset(sims: Simulations, chosen: np.ndarray, failed: Sequence[int]) -> Sim
     model, weight = sims.model[chosen], sims.log_weight
     fields = vars(sims) | {
         "x": map_arrays(operator.itemgetter(chosen), sims.x),
+        "clean": None if sims.clean is None else map_arrays(operator.itemgetter(chosen), sims.clean),
         "model": model,
         # Checked again, because all draws taken of a model may have a weight of zero.
         "log_weight": None if weight is None else _checked_log_weight(weight[chosen], model, sims.names),
@@ -797,6 +851,9 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
         parameters=joined if parameters else None,
         log_density=_joined_densities(parts),
         columns=parts[0].columns,
+        clean=None if parts[0].clean is None else join(*(part.clean for part in parts)),
+        observation=parts[0].observation,
+        noise_seed=parts[0].noise_seed,
     )
 
 
@@ -823,10 +880,27 @@ def _check_alike(first: Simulations, other: Simulations) -> None:
             f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
             "keys, shapes and types must be the same"
         )
+    _check_observed_alike(first, other)
     if (first.log_weight is None) != (other.log_weight is None):
         raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
     if _parameter_layouts(first) != _parameter_layouts(other):
         raise ValueError("the parameters differ in what they hold; keep the same ones in both, or none")
+
+
+def _check_observed_alike(first: Simulations, other: Simulations) -> None:
+    """Raise unless two Simulations are observed by the same functions, or both by none."""
+    functions = [None if sims.observation is None else sims.observation.functions for sims in (first, other)]
+    if functions[0] != functions[1]:
+        raise ValueError(
+            "they are observed by different functions; give both the same observe, as the same object"
+            if None not in functions
+            else "one has clean draws and observe, and the other has not; give observe to both, or to none"
+        )
+    if first.clean is not None and other.clean is not None and layout(first.clean) != layout(other.clean):
+        raise ValueError(
+            f"the clean draws differ: {layout_text(layout(first.clean))} and "
+            f"{layout_text(layout(other.clean))}; keys, shapes and types must be the same"
+        )
 
 
 def _parameter_layouts(sims: Simulations) -> list[tuple[Any, ...]] | None:
@@ -895,7 +969,8 @@ def _table(sims: Simulations) -> str:
     rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
     for k, name in enumerate(names):
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
-    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
+    noise = "" if sims.clean is None else ", observed anew in training"
+    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}{noise}", *rows])
 
 
 def _card(sims: Simulations) -> str:
@@ -913,6 +988,8 @@ def _card(sims: Simulations) -> str:
         rows.append(("columns", ", ".join(sims.columns)))
     if sims.parameters is not None:
         rows.append(("parameters", "kept"))
+    if sims.clean is not None:
+        rows.append(("clean draws", "kept; training draws new noise in every epoch"))
     return card(f"{len(sims):,} draws of {len(sims.names)} models", rows)
 
 

@@ -108,7 +108,8 @@ def simulate(
     -------
     Simulations
         The draws of the first model, then those of the second, and so on. Failures are counted up to the last
-        draw used, so ``drawn`` is exactly the number of draws that were needed.
+        draw used, so ``drawn`` is exactly the number of draws that were needed. If models have `observe`, the
+        result has their clean draws in `clean`, and one observation of each in `x`.
     Status
         With `part`: what is in the store, and what is missing; see `status`. The draws are not read.
 
@@ -174,6 +175,7 @@ def simulate(
             "models": [model.name for model in models],
             "kind": [model.kind for model in models],
             "prior": [model.prior is not None for model in models],
+            "observe": [model.observe is not None for model in models],
             "seed": seed,
             "blocks": [[list(block) for block in block_sizes(model)] for model in models],
             "fractions": fractions_of_n.tolist(),
@@ -182,7 +184,7 @@ def simulate(
             # It decides which draws fail.
             "timeout": None if timeout is None else float(timeout),
         }
-        code = [fingerprint(model.simulate, model.prior) for model in models]
+        code = [fingerprint(model.simulate, model.prior, model.observe) for model in models]
         opened = open_store(store, settings, shares, code)
     sources = [
         Source(model, m, seed, patience(max_failed), missing is not None) for m, model in enumerate(models)
@@ -193,7 +195,7 @@ def simulate(
             _tell_outside(draw_part(runs, shares, opened, own, max_failed, progress))
         # A second signature for this, of fourteen arguments, would make type checkers' messages unreadable.
         return cast(Any, status(opened.path))
-    unequal = [model.kind == "one" for model in models]
+    unequal = [model.kind == "one" and model.observe is None for model in models]
     gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
     outside: dict[str, set[str]] = {}
     with kept_on_sigterm(), Progress("simulating", sum(shares), enabled=progress) as bar:
@@ -210,7 +212,10 @@ def simulate(
     if gathered.padded is not None:
         tell_padding(*gathered.padded)
     densities = [model.log_density for model in models]
-    return Simulations(**gathered.fields(), log_density=densities, missing=missing)
+    observe = models if any(model.observe is not None for model in models) else None
+    return Simulations(
+        **gathered.fields(), log_density=densities, missing=missing, observe=observe, seed=seed
+    )
 
 
 def _chunks(run: Run, gathered: Gathered) -> Generator[tuple[int, Chunk, bool]]:

@@ -304,7 +304,8 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
                 files.check_expansion(path, row * sum(shares), zarr_folder.size_on_disk(path), max_bytes)
             gathered.add(model, chunk)
     _check_complete(path, settings, gathered)
-    return gathered.fields()
+    # Of models with `observe`, the store holds clean draws.
+    return gathered.fields() | {"noise_seed": settings["seed"] if any(settings.get("observe", ())) else None}
 
 
 def _description(path: Path) -> dict[str, Any]:

@@ -83,6 +83,10 @@ def run_fingerprint(
         "the loss": _identified(loss),
     }
     record |= {name: repr(value) for name, value in (settings or {}).items()}
+    if getattr(sims, "clean", None) is not None:
+        kept = sims.clean if isinstance(sims.clean, dict) else {"": sims.clean}
+        record["the clean draws"] = _hash(*[part for key, array in kept.items() for part in (key, array)])
+        record["observe"] = f"{_HASHED}{code_fingerprint(*sims.observation.functions)}"
     used = {name: text for name, text in versions().items() if name not in _VERSIONS_THAT_DO_NOT_MATTER}
     return record | {f"the version of {name}": text for name, text in used.items()}
 

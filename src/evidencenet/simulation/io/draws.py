@@ -4,6 +4,7 @@
 `Content`: what a file holds, whatever its kind, before it is checked.
 """
 
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,6 +164,8 @@ class Content:
         The names of the columns of a table.
     data_columns
         The names of the numbers of a draw, if it is a vector and the file gives them.
+    noise_seed
+        Seed of the noise, if the data are clean draws that must be observed first; else None.
     """
 
     x: Data
@@ -173,6 +176,7 @@ class Content:
     parameters: tuple[Any, ...] | dict[str, np.ndarray] | None = None
     columns: tuple[str, ...] | None = None
     data_columns: tuple[str, ...] | None = None
+    noise_seed: int | None = None
 
 
 def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | None = None) -> Content:
@@ -216,6 +220,7 @@ def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | N
         arrays.get("log_weight"),
         thetas,
         data_columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
+        noise_seed=_noise_seed(about),
     )
 
 
@@ -285,7 +290,13 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
         table.values[:, columns["log_weight"]] if "log_weight" in columns else None,
         columns=None if table.header is None else names,
         data_columns=None if header is None or all(map(tables.is_entry, header)) else header,
+        noise_seed=_noise_seed(about),
     )
+
+
+def _noise_seed(about: Mapping[str, Any]) -> int | None:
+    seed = about.get("noise_seed")
+    return None if seed is None else operator.index(seed)
 
 
 def _chosen(path: Path, x: Data, keys: Keys) -> Data:
@@ -313,7 +324,7 @@ def _only(path: Path, labels: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    structure, arrays = containers.flatten("x", fields["x"])
+    structure, arrays = containers.flatten("x", _kept(fields))
     arrays |= {"model": fields["model"], "failed": np.array(fields["failed"], dtype=np.int64)}
     if fields["log_weight"] is not None:
         arrays["log_weight"] = fields["log_weight"]
@@ -323,11 +334,12 @@ def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         structures.append(structure_of_theta)
         arrays |= thetas
     about = {"kind": "draws", "names": list(fields["names"]), "x": structure, "columns": fields["columns"]}
+    about |= _about_noise(fields)
     return about | {"parameters": None if fields["parameters"] is None else structures}, arrays
 
 
 def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    x = fields["x"]
+    x = _kept(fields)
     if isinstance(x, dict):
         raise ValueError(
             f"cannot write {path}: the data are a dict of {', '.join(map(repr, x))}, and a table holds one "
@@ -348,7 +360,17 @@ def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], 
         )
     columns |= {name: flat[:, i] for i, name in enumerate(data_columns)}
     about = {"kind": "draws", "names": list(fields["names"]), "failed": list(fields["failed"])}
-    return about | {"dtype": str(x.dtype)}, columns
+    return about | {"dtype": str(x.dtype)} | _about_noise(fields), columns
+
+
+def _kept(fields: Mapping[str, Any]) -> Data:
+    """Return what a file keeps of the draws: their clean parts, if they have any."""
+    clean: Data | None = fields.get("clean")
+    return fields["x"] if clean is None else clean
+
+
+def _about_noise(fields: Mapping[str, Any]) -> dict[str, int]:
+    return {} if fields.get("clean") is None else {"noise_seed": int(fields["noise_seed"])}
 
 
 def _labelled(
@@ -378,9 +400,11 @@ def _labelled(
         order = [list(content.names).index(name) for name in final]
         failed = [failed[k] for k in order]
         parameters = parameters and tuple(parameters[k] for k in order)
-    fields = {"x": x, "model": model, "names": final, "failed": failed, "parameters": parameters}
+    fields: dict[str, Any] = {"x": x, "model": model, "names": final, "failed": failed}
     columns = content.data_columns if isinstance(x, np.ndarray) and x.ndim == 2 else None
-    return _without_failed(fields | {"log_weight": content.log_weight, "columns": columns}, missing)
+    fields |= {"parameters": parameters, "log_weight": content.log_weight}
+    fields |= {"columns": columns, "noise_seed": content.noise_seed}
+    return _without_failed(fields, missing and content.noise_seed is None)
 
 
 def _without_failed(fields: dict[str, Any], missing: bool) -> dict[str, Any]:
@@ -451,6 +475,7 @@ def _one_per_model(
         "parameters": None if all(theta is None for theta in parameters) else parameters,
         "dropped": [part["dropped"][0] for part in parts],
         "columns": parts[0]["columns"] if all(part["columns"] for part in parts) else None,
+        "noise_seed": next((part["noise_seed"] for part in parts if part["noise_seed"] is not None), None),
     }
 
 
