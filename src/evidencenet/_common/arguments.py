@@ -27,13 +27,13 @@ def whole(name: str, value: Any, least: int) -> int:
     return int(number)
 
 
-def checked_seed(seed: Any) -> int:
-    """Return a seed; for None, draw one and say which."""
+def checked_seed(seed: Any, *, stacklevel: int = 3) -> int:
+    """Return a seed; for None, draw one and say which in a warning `stacklevel` calls up."""
     if seed is None:
         seed = secrets.randbelow(_LARGEST_SEED)
         warnings.warn(
             f"seed=None: the seed {seed} was drawn. Give seed={seed} to get the same result again.",
             InputWarning,
-            stacklevel=3,
+            stacklevel=stacklevel,
         )
     return whole("seed", seed, 0)

@@ -114,10 +114,33 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
 
 @dataclass(frozen=True)
 class Named:
-    """An array with names for its last axis, in a form that `in_order` knows."""
+    """An array with names for its last axis. NumPy takes it as the array, and `net.compare` uses the names.
+
+    Examples
+    --------
+    >>> table = Named(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"))
+    >>> table[1].columns, np.sum(table)
+    (('a', 'b'), np.float64(10.0))
+    """
 
     values: np.ndarray
     columns: tuple[str, ...]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some rows, with the names; an index of several axes gives an array."""
+        chosen = self.values[rows]
+        return chosen if isinstance(rows, tuple) else Named(chosen, self.columns)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.values.shape
 
     def to_numpy(self) -> np.ndarray:
         """Return the array."""

@@ -2,10 +2,8 @@
 
 import difflib
 import inspect
-import operator
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,8 +13,8 @@ import equinox as eqx
 import numpy as np
 
 from evidencenet import losses, networks
+from evidencenet._common.arguments import checked_seed, whole
 from evidencenet._common.arrays import kind_of
-from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.simulation.dataset import Simulations
@@ -80,13 +78,13 @@ class Request:
             sims,
             loss,
             network,
-            checked_members(members),
+            whole("members", members, 1),
             recipe,
             baseline,
             augment,
             layout,
             learn_error,
-            checked_seed(seed),
+            checked_seed(seed, stacklevel=4),
             progress,
             None if checkpoint is None else Path(checkpoint),
         )
@@ -186,30 +184,6 @@ def checked_network(network: Any) -> networks.Architecture | None:
     return network
 
 
-def checked_members(members: Any) -> int:
-    """Return the number of members."""
-    number = _whole_number("members", members)
-    if number < 1:
-        raise ValueError(f"members = {members}; wanted at least 1 network.")
-    return number
-
-
-def checked_seed(seed: Any) -> int:
-    """Return the seed; None draws one and says which."""
-    if seed is None:
-        drawn = int(np.random.SeedSequence().generate_state(1)[0])
-        warnings.warn(
-            f"seed=None, so the seed {drawn} was drawn. To have the same network again, pass seed={drawn}.",
-            EvidenceWarning,
-            stacklevel=4,
-        )
-        return drawn
-    number = _whole_number("seed", seed)
-    if number < 0:
-        raise ValueError(f"seed = {seed}; wanted a whole number, 0 or more.")
-    return number
-
-
 def check_others(recipe: Any, baseline: bool | None, augment: Any, loss: losses.Loss | None) -> None:
     """Check the recipe, the symmetry, and that the loss can use a baseline."""
     if recipe is not None and not isinstance(recipe, Recipe):
@@ -257,12 +231,3 @@ def _check_signature(network: Any) -> None:
             f"network must be callable as network(x, outputs, key=key), but its parameters are {signature} "
             f"({error}). x is one draw, outputs the number of outputs, key a JAX key for the initial weights."
         ) from None
-
-
-def _whole_number(name: str, value: Any) -> int:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        value = int(value)
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} = {value!r}; wanted a whole number.") from None

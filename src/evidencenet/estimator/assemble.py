@@ -36,7 +36,7 @@ def assemble(request: Request, fit: Fit) -> EvidenceNetwork:
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
     net = assembled(sims.names, failures, fit.inputs, fit.trained, choice)
     about = made(request.seed, request.augment, fit.recipe) | {"rival": _rival(fit)}
-    return replace(net, made=about, columns=sims.columns)
+    return replace(net, made=about, columns=sims.columns, masked=sims.masked)
 
 
 def _rival(fit: Fit) -> dict[str, Any] | None:
@@ -68,6 +68,7 @@ def exact_network(request: Request) -> EvidenceNetwork:
         made=made(request.seed, request.augment, None),
         novelty=fit_novelty(inputs, net),
         columns=request.sims.columns,
+        masked=request.sims.masked,
     )
 
 

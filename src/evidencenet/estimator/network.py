@@ -17,6 +17,7 @@ from evidencenet._common import wording
 from evidencenet._common.arrays import Data, arrays_of, index_of, layout, layout_text, map_arrays
 from evidencenet._common.display import card, named
 from evidencenet._common.estimate import Estimate
+from evidencenet._common.masks import Form
 from evidencenet._common.warnings import RecalibrationWarning
 from evidencenet.checks.range import HeldOut, Range
 from evidencenet.checks.recalibration import Recalibration, fit
@@ -81,6 +82,9 @@ class EvidenceNetwork:
         What is kept of the training draws: constant numbers, and fingerprints. None if nothing is.
     columns
         Names of the numbers of a draw, if the draws had named columns; None otherwise.
+    masked
+        How missing numbers of the draws were masked, if they were declared as missing; observations with NaN
+        are brought to this form. None otherwise.
     """
 
     names: tuple[str, ...]
@@ -107,6 +111,7 @@ class EvidenceNetwork:
     checkpoint: Path | None = None
     seen: SeenDraws | None = None
     columns: tuple[str, ...] | None = None
+    masked: Form | None = None
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None
@@ -237,7 +242,7 @@ class EvidenceNetwork:
             pair = self._pair(model, against)
             if pair[0] == pair[1]:
                 raise ValueError(f"model and against are both {self.names[pair[0]]!r}; wanted two models.")
-        data = checked(x, self.example, self.columns)
+        data = checked(x, self.example, self.columns, self.masked)
         if len(arrays_of(data)[0]) == 0:
             raise ValueError("x holds no observation; compare needs at least one.")
         answers: list[Comparison] = []
@@ -374,7 +379,7 @@ class EvidenceNetwork:
         return index_of(1 if model is None else model, self.names), index_of(against or 0, self.names)
 
     def _blocks(self, x: Any) -> list[Evaluation]:
-        return list(in_blocks(self, checked(x, self.example, self.columns)))
+        return list(in_blocks(self, checked(x, self.example, self.columns, self.masked)))
 
     def _evaluated(self, block: Evaluation) -> Evaluated:
         pairs = pairs_of(len(self.names))

@@ -29,7 +29,7 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.display import card
-from evidencenet._common.masks import is_unequal, mask_missing, pad
+from evidencenet._common.masks import Form, is_unequal, mask_missing, pad
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
@@ -55,6 +55,8 @@ _REGULAR = ((3.0, 0.5), (1.9, 0.1))
 _EVEN = 2.0
 # Fewer distinct rows than this are data of few values, unless they are continuous.
 _LEAST_DISTINCT = 20
+# So many columns are named where the draws are shown.
+_MOST_NAMED = 8
 # Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
 _HASH_NUMBERS = 2**16
 
@@ -87,9 +89,9 @@ class Simulations:
     columns
         The names of the numbers of a draw, if it is a vector; by default those of a DataFrame.
     missing
-        ``"mask"``: NaN in `x` is a missing number. The data then become a dict with a mask, or images with a
-        further channel; see `evidencenet._common.masks.mask_missing`. Numbers must be missing in the draws in
-        the same way as in the observation.
+        ``"mask"``: NaN in `x` is a missing number. The data then become a dict of ``"x"`` and ``"mask"``, or
+        images with a further channel, which says where there are numbers; observations with NaN are brought
+        to the same form. Numbers must be missing in the draws in the same way as in the observation.
 
     Warns
     -----
@@ -117,6 +119,7 @@ class Simulations:
     parameters: tuple[Parameters | None, ...] | None
     log_density: tuple[LogDensity | None, ...] | None = None
     columns: tuple[str, ...] | None = None
+    masked: Form | None = None
 
     def __init__(
         self,
@@ -143,8 +146,9 @@ class Simulations:
         labels, label_names = checked_labels(model, n, names)
         all_names = checked_names(label_names, labels)
         all_columns = _checked_columns(own_columns if columns is None else columns, data)
+        masked: Form | None = None
         if missing == "mask":
-            data = mask_missing(data)
+            data, masked = mask_missing(data)
         counts = np.bincount(labels, minlength=len(all_names))
         for name, count in zip(all_names, counts, strict=True):
             if count == 0:
@@ -161,6 +165,7 @@ class Simulations:
             parameters=None if parameters is None else _checked_parameters(parameters, counts, all_names),
             log_density=_checked_log_density(log_density, all_names),
             columns=all_columns,
+            masked=masked,
         )
 
     def _set(self, **fields: Any) -> None:
@@ -176,6 +181,18 @@ class Simulations:
         new = object.__new__(cls)
         new._set(**fields)
         return new
+
+    def with_fields(self, **fields: Any) -> Self:
+        """Return the same draws with some fields changed, which are not checked."""
+        return self._unchecked(**(vars(self) | fields))
+
+    def in_columns(self, columns: tuple[str, ...] | None) -> "Simulations":
+        """Return the draws with their columns in another order, by name, if both orders are known."""
+        if columns is None or self.columns is None or self.columns == columns:
+            return self
+        _, order = in_order(Named(np.arange(len(self.columns)), self.columns), columns)
+        places = [self.columns.index(name) for name in order or ()]
+        return self.with_fields(x=map_arrays(lambda array: array[:, places], self.x), columns=columns)
 
     def __len__(self) -> int:
         return len(self.model)
@@ -279,7 +296,7 @@ class Simulations:
         weight = np.zeros(len(self)) if self.log_weight is None else self.log_weight.copy()
         weight[self.model == k] += _checked_log_ratio(log_ratio, self, k)
         log_weight = _checked_log_weight(weight, self.model, self.names)
-        new = Simulations._unchecked(**(vars(self) | {"log_weight": log_weight}))
+        new = self.with_fields(log_weight=log_weight)
         _warn_if_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
         return new
 
@@ -293,7 +310,7 @@ class Simulations:
             return self
         rng = np.random.default_rng(np.random.SeedSequence(seed))
         part = self.take(thinned(self.model, self.weights, rng))
-        return Simulations._unchecked(**(vars(part) | {"log_weight": None}))
+        return part.with_fields(log_weight=None)
 
     def of(self, model: int | str) -> Data:
         """Return the data of one model, given by its name or its number."""
@@ -403,7 +420,11 @@ class Simulations:
             fields = read_draws(
                 path, names=names, label=label, keys=keys, max_bytes=max_bytes, missing=missing is not None
             )
-            return cls(**fields, log_density=log_density, missing=missing)
+            if (masked := fields.pop("masked")) is None:
+                return cls(**fields, log_density=log_density)
+            # Masked before they were written. The names are those of the numbers before that.
+            columns, _ = fields.pop("columns"), fields.pop("missing")
+            return cls(**fields, log_density=log_density).with_fields(columns=columns, masked=masked)
 
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
@@ -734,7 +755,7 @@ def _positions(index: ArrayLike | slice, n: int) -> np.ndarray:
 def _subset(sims: Simulations, chosen: np.ndarray, failed: Sequence[int]) -> Simulations:
     """Return the draws with these numbers, (m,), and these counts of failed draws."""
     model, weight = sims.model[chosen], sims.log_weight
-    fields = vars(sims) | {
+    fields = {
         "x": map_arrays(operator.itemgetter(chosen), sims.x),
         "model": model,
         # Checked again, because all draws taken of a model may have a weight of zero.
@@ -742,7 +763,7 @@ def _subset(sims: Simulations, chosen: np.ndarray, failed: Sequence[int]) -> Sim
         "failed": tuple(failed),
         "parameters": sims.parameters and _parameter_rows(sims.parameters, sims.model, chosen),
     }
-    return Simulations._unchecked(**fields)
+    return sims.with_fields(**fields)
 
 
 def _parameter_rows(
@@ -780,7 +801,7 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
     """Put several simulations of the same models one after the other."""
     if not parts:
         raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
-    parts = [parts[0], *(_with_columns(other, parts[0].columns) for other in parts[1:])]
+    parts = [parts[0], *(other.in_columns(parts[0].columns) for other in parts[1:])]
     for other in parts[1:]:
         _check_alike(parts[0], other)
     log_weights = [part.log_weight for part in parts if part.log_weight is not None]
@@ -796,15 +817,8 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
         parameters=joined if parameters else None,
         log_density=_joined_densities(parts),
         columns=parts[0].columns,
+        masked=parts[0].masked,
     )
-
-
-def _with_columns(sims: Simulations, columns: tuple[str, ...] | None) -> Simulations:
-    """Put the columns of draws in the order of others, if both have names."""
-    if columns is None or sims.columns is None or sims.columns == columns or isinstance(sims.x, dict):
-        return sims
-    x, _ = in_order(Named(sims.x, sims.columns), columns)
-    return Simulations._unchecked(**(vars(sims) | {"x": x, "columns": columns}))
 
 
 def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, ...] | None:
@@ -893,7 +907,18 @@ def _table(sims: Simulations) -> str:
     rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
     for k, name in enumerate(sims.names):
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
+    if sims.columns is not None:
+        rows.append(f"columns: {_shortened(sims.columns)}")
+    if sims.masked is not None:
+        rows.append("missing numbers are masked")
     return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """List names, the middle ones left out if they are many."""
+    if len(names) <= _MOST_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _MOST_NAMED - 1])}, …, {names[-1]} ({len(names)} in all)"
 
 
 def _card(sims: Simulations) -> str:
@@ -908,7 +933,9 @@ def _card(sims: Simulations) -> str:
         rows.append((name, text))
     rows.append(("data", layout_text(layout(sims.x))))
     if sims.columns is not None:
-        rows.append(("columns", ", ".join(sims.columns)))
+        rows.append(("columns", _shortened(sims.columns)))
+    if sims.masked is not None:
+        rows.append(("missing numbers", "masked"))
     if sims.parameters is not None:
         rows.append(("parameters", "kept"))
     return card(f"{len(sims):,} draws of {len(sims.names)} models", rows)

@@ -174,7 +174,7 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
             # Two processes that fill one store may have cut their chunks at different draws.
             gathered.add(model, chunk.after(position - start))
     _check_complete(path, settings, gathered)
-    return gathered.fields()
+    return gathered.fields() | {"missing": settings.get("missing")}
 
 
 def _description(path: Path) -> dict[str, Any]:

@@ -44,7 +44,7 @@ _RESERVED = {"names", "failed", "log_weight", "parameters"}
 _TABLE_TYPES = ("float32", "float64")
 
 
-def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None) -> Data:
+def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None) -> Any:
     """Read an observation, or a batch of them, from a file.
 
     Parameters
@@ -59,10 +59,10 @@ def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None
 
     Returns
     -------
-    Data
+    Data or Named
         As in the file: a single observation need not have an axis of draws. A table has one row per
-        observation; one with a single column comes as shape (n,), since it may also be one observation,
-        written line by line.
+        observation, and keeps the names of its columns; one with a single column comes as shape (n,), since
+        it may also be one observation, written line by line.
 
     Raises
     ------
@@ -75,12 +75,17 @@ def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None
     """
     place = _checked_path(path)
     with readable(place):
-        x = read(place, keys=keys, max_bytes=max_bytes).x
+        content = read(place, keys=keys, max_bytes=max_bytes)
+        x = content.x
         for array in arrays_of(x):
             if array.dtype.kind not in "biuf":
                 raise FileError(f"{place} holds values of type {array.dtype}; wanted numbers.")
-    single = not isinstance(x, dict) and x.shape[1:] == (1,) and place.suffix.lower() in tables.READERS
-    return map_arrays(lambda array: array[:, 0], x) if single else x
+    if not isinstance(x, dict) and place.suffix.lower() in tables.READERS:
+        if x.shape[1:] == (1,):
+            return x[:, 0]
+        if content.data_columns is not None:
+            return Named(x, content.data_columns)
+    return x
 
 
 def read_draws(
@@ -162,6 +167,10 @@ class Content:
         The names of the columns of a table.
     data_columns
         The names of the numbers of a draw, if it is a vector and the file gives them.
+    masked
+        The form that missing numbers were given before the draws were written; None if there were none.
+    missing
+        "mask" if NaN in the file is a missing number.
     """
 
     x: Data
@@ -172,6 +181,8 @@ class Content:
     parameters: tuple[Any, ...] | dict[str, np.ndarray] | None = None
     columns: tuple[str, ...] | None = None
     data_columns: tuple[str, ...] | None = None
+    masked: str | None = None
+    missing: str | None = None
 
 
 def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | None = None) -> Content:
@@ -215,6 +226,7 @@ def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | N
         arrays.get("log_weight"),
         thetas,
         data_columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
+        masked=None if keys is not None else about.get("masked"),
     )
 
 
@@ -323,7 +335,8 @@ def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         structure_of_theta, thetas = containers.flatten(f"parameters/{k}", theta)
         structures.append(structure_of_theta)
         arrays |= thetas
-    about = {"kind": "draws", "names": list(fields["names"]), "x": structure, "columns": fields["columns"]}
+    about = {"kind": "draws", "names": list(fields["names"]), "x": structure}
+    about |= {"columns": fields["columns"], "masked": fields["masked"]}
     return about | {"parameters": None if fields["parameters"] is None else structures}, arrays
 
 
@@ -379,9 +392,14 @@ def _labelled(
         order = [list(content.names).index(name) for name in final]
         failed = [failed[k] for k in order]
         parameters = parameters and tuple(parameters[k] for k in order)
-    fields = {"x": x, "model": model, "names": final, "failed": failed, "parameters": parameters}
-    columns = content.data_columns if isinstance(x, np.ndarray) and x.ndim == 2 else None
-    return _without_failed(fields | {"log_weight": content.log_weight, "columns": columns}, missing)
+    fields: dict[str, Any] = {"x": x, "model": model, "names": final, "failed": failed}
+    fields["parameters"] = parameters
+    missing = missing or content.missing is not None
+    named = content.masked is not None or (isinstance(x, np.ndarray) and x.ndim == 2)
+    columns = content.data_columns if named else None
+    fields |= {"log_weight": content.log_weight, "columns": columns, "masked": content.masked}
+    fields["missing"] = "mask" if missing else None
+    return _without_failed(fields, missing)
 
 
 def _without_failed(fields: dict[str, Any], missing: bool) -> dict[str, Any]:
@@ -452,6 +470,8 @@ def _one_per_model(
         "parameters": None if all(theta is None for theta in parameters) else parameters,
         "dropped": [part["dropped"][0] for part in parts],
         "columns": parts[0]["columns"] if all(part["columns"] for part in parts) else None,
+        "masked": parts[0]["masked"],
+        "missing": parts[0]["missing"],
     }
 
 
