@@ -163,7 +163,7 @@ def test_in_order_of_observations() -> None:
 def test_tables_with_missing_and_text() -> None:
     table = pandas.DataFrame({"a": pandas.array([1, None], dtype="Int64"), "b": [1.5, 2.5]})
     np.testing.assert_array_equal(as_data(table), [[1.0, 1.5], [np.nan, 2.5]])
-    with pytest.raises(TypeError, match=r"column 'sex' of x holds .*, not numbers; leave it out"):
+    with pytest.raises(TypeError, match=r"column 'sex' of x holds .*, not numbers: leave it out"):
         as_data(pandas.DataFrame({"age": [1.0, 2.0], "sex": ["f", "m"]}))
     np.testing.assert_array_equal(as_data(((1, 2), (3, 4))), [[1.0, 2.0], [3.0, 4.0]])
 

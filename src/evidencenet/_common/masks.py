@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evidencenet._common.arrays import Data, as_data, plain_array
+from evidencenet._common.arrays import Data, as_data, layout, plain_array
 
 Form = Literal[
     "elements", "numbers", "plane", "pixels", "pixels first", "channels", "channels first", "parts"
@@ -142,6 +142,8 @@ def no_infinity(array: np.ndarray) -> np.ndarray:
 
 def is_unequal(rows: Any) -> bool:
     """Say whether rows are arrays that differ in the length of their first axis, and in nothing else."""
+    if isinstance(rows, np.ndarray) and rows.dtype == object and rows.ndim == 1:
+        rows = list(rows)
     if not isinstance(rows, list | tuple) or len(rows) < 2:
         return False
     try:
@@ -204,9 +206,11 @@ def made_equal(first: Data, other: Data, *, add_mask: bool) -> tuple[Data, Data]
     add_mask
         Whether arrays without a mask may get one. Batches that have a mask may always be padded.
     """
-    if add_mask and not (isinstance(first, dict) and isinstance(other, dict)):
+    if add_mask and layout(first) != layout(other):
         one, two = _with_full_mask(first), _with_full_mask(other)
-        if one is None or two is None or one["x"].shape[2:] != two["x"].shape[2:]:
+        if one is None or two is None or set(one) != set(two):
+            return first, other
+        if any(one[key].shape[2:] != two[key].shape[2:] for key in one):
             return first, other
         first, other = one, two
     if not (isinstance(first, dict) and isinstance(other, dict) and set(first) == set(other)):
@@ -226,9 +230,14 @@ def made_equal(first: Data, other: Data, *, add_mask: bool) -> tuple[Data, Data]
 
 
 def _with_full_mask(batch: Data) -> dict[str, np.ndarray] | None:
-    if isinstance(batch, dict):
-        return batch if set(batch) == {"x", "mask"} else None
-    return {"x": batch, "mask": np.ones(batch.shape[:2], bool)}
+    if not isinstance(batch, dict):
+        return {"x": batch, "mask": np.ones(batch.shape[:2], bool)}
+    if "mask" in batch:
+        return batch
+    # Arrays of as many elements each belong together, such as times and values.
+    if any(array.dtype == bool for array in batch.values()) or len({a.shape[1] for a in batch.values()}) > 1:
+        return None
+    return batch | {"mask": np.ones(next(iter(batch.values())).shape[:2], bool)}
 
 
 def like_draws(x: Any, example: Data, form: Form | None = None) -> Any:
@@ -260,7 +269,10 @@ def like_draws(x: Any, example: Data, form: Form | None = None) -> Any:
     {'x': array([[1., 0., 2.]]), 'mask': array([[ True, False,  True]])}
     """
     if isinstance(x, Mapping):
-        return _parts_like(x, example) if form == "parts" and isinstance(example, dict) else x
+        if form == "parts" and isinstance(example, dict):
+            return _parts_like(x, example)
+        may_be_padded = isinstance(example, dict) and set(example) == {*x, "mask"} and "mask" not in x
+        return _padded_parts(x, example) if may_be_padded else x
     if form is None or form == "parts":
         may_be_padded = isinstance(example, dict) and {"x", "mask"} <= set(example) <= {"x", "mask", "x_seen"}
         return _padded_like(x, example) if may_be_padded else x
@@ -304,9 +316,34 @@ def _parts_like(x: Mapping[str, Any], example: Mapping[str, np.ndarray]) -> Any:
     return {key: complete[key] for key in example}
 
 
+def _padded_parts(x: Mapping[str, Any], example: Any) -> Any:
+    """Pad the arrays of one observation to the length of the draws, and add the mask."""
+    arrays = {key: plain_array(value) for key, value in x.items()}
+    longest = len(example["mask"])
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    if len(lengths) != 1 or any(array.shape[1:] != example[key].shape[1:] for key, array in arrays.items()):
+        return x
+    (length,) = lengths
+    _check_length(length, longest)
+    batch = {key: array[None] for key, array in arrays.items()}
+    batch |= {"mask": np.ones((1, length), bool)}
+    padded = lengthened(batch, dict.fromkeys(batch, longest))
+    return {key: padded[key] for key in example}
+
+
+def _check_length(length: int, longest: int) -> None:
+    if length > longest:
+        raise ValueError(
+            f"an observation has length {length}, and the longest draw has {longest}; simulate data that are "
+            "as long"
+        )
+
+
 def _padded_like(x: Any, example: Any) -> Any:
     """Pad one observation, or several, to the length of the draws."""
     wanted = example["x"].shape
+    if isinstance(x, list | tuple) and not x:
+        return x
     rows = [plain_array(row) for row in x] if is_unequal(x) else None
     if rows is None:
         array = plain_array(x)
@@ -315,11 +352,15 @@ def _padded_like(x: Any, example: Any) -> Any:
         rows = [array] if array.ndim == len(wanted) else list(array)
     if not rows or any(row.shape[1:] != wanted[1:] for row in rows):
         return x
-    longest = max(len(row) for row in rows)
-    if longest > wanted[0]:
+    if "x_seen" not in example:
+        # NaN after the end is how others pad.
+        rows = [_without_end(row) for row in rows]
+    _check_length(max(len(row) for row in rows), wanted[0])
+    if any(len(row) == wanted[0] > 1 and not row[-1].any() for row in rows):
         raise ValueError(
-            f"an observation has length {longest}, and the longest draw has {wanted[0]}; simulate data that "
-            "are as long"
+            "an observation ends with 0, as draws do that were padded. If these zeros are padding, leave "
+            "them out; if they are data, give a dict of the arrays and their 'mask', which is True where "
+            "there is data"
         )
     padded = pad(rows, wanted[0])
     if "x_seen" not in example:
@@ -327,3 +368,11 @@ def _padded_like(x: Any, example: Any) -> Any:
     there = ~np.isnan(padded["x"])
     filled = np.where(there, padded["x"], 0.0)
     return {"x": filled, "mask": padded["mask"], "x_seen": there.astype(filled.dtype)}
+
+
+def _without_end(row: np.ndarray) -> np.ndarray:
+    """Leave out NaN after the last element of an observation."""
+    if row.dtype.kind != "f":
+        return row
+    there = np.flatnonzero(~np.isnan(row.reshape(len(row), -1)).all(axis=1))
+    return row[: there[-1] + 1] if len(there) else row

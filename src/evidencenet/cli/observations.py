@@ -25,7 +25,8 @@ class Observations:
         try:
             return cls(path, as_batch(read_data(path), net.example, net.columns, net.masked))
         except ValueError as error:
-            raise CommandError(f"{path}: {error}") from error
+            named = str(error).startswith(str(path))
+            raise CommandError(str(error) if named else f"{path}: {error}") from error
 
     def __len__(self) -> int:
         return len(arrays_of(self.data)[0])

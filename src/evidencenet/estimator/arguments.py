@@ -29,9 +29,16 @@ _OTHER_NAMES = {
     "timeseries": "Sequence",
     "convolution": "Image",
     "cnn": "Image",
+    "conv": "Image",
     "mlp": "Dense",
+    "rnn": "Recurrence",
+    "fourier": "Spectrum",
     "vector": "Dense",
 }
+
+
+# Words that people use for a loss, besides its name.
+_OTHER_LOSSES = {"bce": "Logistic", "binary cross entropy": "Logistic", "mse": "Squared"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +91,7 @@ class Request:
             augment,
             layout,
             learn_error,
-            checked_seed(seed, stacklevel=4),
+            checked_seed(seed, stacklevel=5),
             progress,
             None if checkpoint is None else Path(checkpoint),
         )
@@ -149,7 +156,7 @@ def checked_loss(loss: Any) -> losses.Loss | None:
     """Return a loss, given as such or by its name ("logistic"); None stays None."""
     if isinstance(loss, str):
         known = {name: kind for name, kind in vars(losses).items() if _is_loss(kind)}
-        return _by_name("loss", loss, known)()
+        return _by_name("loss", loss, known | {name: known[of] for name, of in _OTHER_LOSSES.items()})()
     if isinstance(loss, type) and issubclass(loss, losses.Loss):
         return loss()
     if loss is not None and not isinstance(loss, losses.Loss):
@@ -170,6 +177,12 @@ def checked_network(network: Any) -> networks.Architecture | None:
     if isinstance(network, type) and network in BUILT_IN.values():
         built: networks.Architecture = network()
         return built
+    if type(network).__module__.startswith("torch") or hasattr(network, "state_dict"):
+        raise TypeError(
+            f"network is {kind_of(network)} of PyTorch, and networks here are JAX: give one of "
+            "evidencenet.networks, its name, or a function network(x, outputs, key=key) that builds an "
+            "Equinox module."
+        )
     if isinstance(network, eqx.Module):
         raise TypeError(
             f"network is {kind_of(network)}, a module that is built already. Each member needs weights of "
@@ -188,14 +201,33 @@ def check_others(recipe: Any, baseline: bool | None, augment: Any, loss: losses.
     """Check the recipe, the symmetry, and that the loss can use a baseline."""
     if recipe is not None and not isinstance(recipe, Recipe):
         raise TypeError(f"recipe = {recipe!r}; wanted a Recipe, such as Recipe(epochs=10) or Recipe.paper().")
-    if augment is not None and not callable(augment):
-        raise TypeError("augment must be a function augment(rng, x) that returns a batch like x.")
+    if augment is not None and not _takes_two(augment):
+        raise TypeError(
+            "augment must be a function augment(rng, x) of a NumPy generator and a batch of draws, which "
+            "returns a batch like x."
+        )
     if baseline and isinstance(loss, losses.Asymmetric):
         raise ValueError("an asymmetric loss cannot use a baseline. Leave it out, or change the loss.")
 
 
+def _takes_two(function: Any) -> bool:
+    """Say whether something can be called with two arguments, as far as that can be told."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except ValueError:  # some functions in C do not tell
+        return True
+    except TypeError:
+        return False
+    return True
+
+
 def _is_loss(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, losses.Loss) and _without_arguments(kind)
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, losses.Loss)
+        and kind is not losses.Loss
+        and _without_arguments(kind)
+    )
 
 
 def _without_arguments(kind: type) -> bool:
@@ -213,7 +245,7 @@ def _by_name(what: str, name: str, known: Mapping[str, Any]) -> Any:
     plain = {_plain(key): key for key in known}
     if _plain(name) in plain:
         return known[plain[_plain(name)]]
-    close = difflib.get_close_matches(_plain(name), plain, n=1)
+    close = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.7)
     hint = f" Did you mean {plain[close[0]]!r}?" if close else ""
     raise ValueError(f"{what} = {name!r} is not known.{hint} Known are: {', '.join(sorted(known))}.")
 

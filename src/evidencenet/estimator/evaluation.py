@@ -8,6 +8,7 @@ needed.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +92,8 @@ def as_batch(x: Any, example: Data, columns: Sequence[str] | None, masked: Form 
     """
     if columns is not None:
         x, _ = in_order(x, columns)
+    if isinstance(x, Real) and not isinstance(example, dict) and example.shape == (1,):
+        x = np.array([[x]], dtype=np.float64)
     return as_data(with_draws(like_draws(x, example, masked), example))
 
 

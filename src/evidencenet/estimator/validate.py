@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import gammainc, softmax
 
+from evidencenet._common.arguments import explained
 from evidencenet._common.arrays import Data, arrays_of, index_of, kind_of, map_arrays
 from evidencenet._common.display import card, frame, plain
 from evidencenet._common.masks import like_draws, with_nan
@@ -243,6 +244,10 @@ class Validation:
         return plots.validation(self, axes)
 
 
+@explained(
+    "validate(net, fresh_sims)",
+    {"*": "Put data and labels together first: validate(net, Simulations(x, labels))."},
+)
 def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     """Check a network on fresh draws of its models: calibration, information, training, and range.
 

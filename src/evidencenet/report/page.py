@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from evidencenet import losses, networks
+from evidencenet._common.arguments import explained
 from evidencenet._common.arrays import kind_of, layout, layout_text, map_arrays
 from evidencenet._common.versions import versions
 from evidencenet._common.wording import fixed, odds, p_value, probabilities, typeset
@@ -35,6 +36,7 @@ _MOST_PAIRS = 10
 Answers = Comparison | Sequence[Comparison] | Mapping[str, Comparison]
 
 
+@explained("write_report('report.html', net, check, answer)", {"answers": "answer=..."})
 def write_report(
     path: str | os.PathLike[str],
     net: EvidenceNetwork,

@@ -29,7 +29,7 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.display import card
-from evidencenet._common.masks import Form, is_unequal, mask_missing, pad
+from evidencenet._common.masks import Form, is_unequal, mask_missing, pad, with_nan
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
@@ -55,6 +55,8 @@ _REGULAR = ((3.0, 0.5), (1.9, 0.1))
 _EVEN = 2.0
 # Fewer distinct rows than this are data of few values, unless they are continuous.
 _LEAST_DISTINCT = 20
+# Numbers missing in one model, and not at all in another, are told from this fraction on.
+_TOLD_GAPS = 0.01
 # So many columns are named where the draws are shown.
 _MOST_NAMED = 8
 # Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
@@ -74,7 +76,7 @@ class Simulations:
         unless `missing` is given. Without `model`, a dict with the data of each model, by name.
     model
         The label of each draw, shape (n,): integers 0, ..., K − 1, or names. Integers 1, ..., K are counted
-        from 0, with a warning.
+        from 0, with a warning. If `x` is a data frame, also the name of its column of labels.
     names
         K distinct names; by default ``"M0"``, ``"M1"``, ..., or those in `model` in alphabetical order.
     log_weight
@@ -135,7 +137,12 @@ class Simulations:
         missing: Literal["mask"] | None = None,
     ) -> None:
         if missing not in (None, "mask"):
-            raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
+            raise ValueError(
+                f"missing must be 'mask' (NaN is a missing number) or None (NaN is a mistake), got "
+                f"{missing!r}"
+            )
+        if isinstance(model, str):
+            x, model = _label_column(x, model)
         if model is None:
             x, model, names = _by_model(x, names)
         given, own_columns = in_order(x, columns)
@@ -156,6 +163,9 @@ class Simulations:
         weight = None if log_weight is None else _checked_log_weight(log_weight, labels, all_names)
         _check_finite(data)
         warn_of_repeats(data, labels, all_names)
+        _warn_of_row_numbers(data, labels, all_columns)
+        if masked is not None:
+            _warn_of_uneven_gaps(data, masked, labels, all_names)
         self._set(
             x=data,
             model=labels,
@@ -446,7 +456,10 @@ def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
     if not isinstance(sims, Simulations):
         raise TypeError(f"{caller} takes Simulations, got {kind_of(sims)}; make some with simulate.")
     if sims.names != names:
-        raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")
+        raise ValueError(
+            f"the draws are of {', '.join(sims.names)}; the network compares {', '.join(names)}, in this "
+            "order. Draw from the same models in the same order, or give the same names="
+        )
 
 
 def row_hashes(x: Data) -> np.ndarray:
@@ -513,6 +526,10 @@ def _distinct_if_repeated(hashes: np.ndarray, x: Data, rows: np.ndarray) -> int 
     """Return how many of the draws in `rows` are distinct, if more repeat than chance allows."""
     _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     distinct, n = len(counts), len(rows)
+    if distinct == 1 and n >= _LEAST_DISTINCT:
+        one = map_arrays(operator.itemgetter(rows[:1]), x)
+        # A model may always give the same counts; it hardly always gives the same fractions.
+        return 1 if any(np.any(array != np.round(array)) for array in arrays_of(one)) else None
     if n - distinct < max(_LEAST_REPEATED * n, 2):
         return None
     ratio = counts.var() / counts.mean()
@@ -539,7 +556,62 @@ def _is_continuous(x: Data) -> bool:
     return False
 
 
+def _warn_of_row_numbers(x: Data, model: np.ndarray, columns: tuple[str, ...] | None) -> None:
+    """Warn if some number of a draw only counts the draws of each model."""
+    if isinstance(x, dict) or x.ndim != 2 or len(x) < _LEAST_DISTINCT:
+        return
+    rows = [np.flatnonzero(model == k) for k in range(int(model.max()) + 1)]
+    counting = np.ones(x.shape[1], bool)
+    # A few draws first: random numbers hardly ever get farther.
+    for most in (4, len(x)):
+        for these in rows:
+            places = np.flatnonzero(counting)
+            part = x[np.ix_(these[:most], places)]
+            counting[places] = np.all(np.diff(part, axis=0) == 1, axis=0) & (len(part) > 2)
+    # Where all numbers count, they are an example and no data.
+    if counting.any() and not counting.all():
+        place = int(np.argmax(counting))
+        name = f"number {place} of each draw" if columns is None else f"column {columns[place]!r}"
+        warnings.warn(
+            f"{name} rises by 1 from draw to draw, as a row number does. It is not data: leave it out, since "
+            "the network would learn which rows belong to which model",
+            InputWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_uneven_gaps(x: Data, form: Form, model: np.ndarray, names: tuple[str, ...]) -> None:
+    """Warn if numbers are missing in some models and not in others: a gap then tells the models apart."""
+    if form == "parts":
+        return
+    draws = with_nan(x, form)
+    assert isinstance(draws, np.ndarray)
+    parts = [float(np.isnan(draws[model == k]).mean()) for k in range(len(names))]
+    if len(model) >= _LEAST_DISTINCT * len(names) and min(parts) == 0 and max(parts) > _TOLD_GAPS:
+        least, most = names[int(np.argmin(parts))], names[int(np.argmax(parts))]
+        warnings.warn(
+            f"{100 * max(parts):.2g}% of the numbers are missing in draws of {most!r}, and none in draws of "
+            f"{least!r}: a single gap in the observation then rules out {least!r}. If that is not meant, let "
+            "numbers be missing in all models in the same way",
+            InputWarning,
+            stacklevel=4,
+        )
+
+
 # Checks of what the user gives: each raises an error that says what to give instead.
+
+
+def _label_column(x: Any, label: str) -> tuple[Any, Any]:
+    """Divide a data frame into data and the column of labels."""
+    if not hasattr(x, "columns") or not hasattr(x, "drop"):
+        raise TypeError(
+            f"model = {label!r} names a column of labels, but x is {kind_of(x)}; wanted a data frame, or one "
+            "label per draw"
+        )
+    if label not in x.columns:
+        raise ValueError(f"x has no column {label!r} of labels; it has {', '.join(map(str, x.columns))}")
+    rest = [name for name in x.columns if name != label]
+    return x[rest], x[label]
 
 
 def _by_model(x: Any, names: Sequence[str] | None) -> tuple[Any, np.ndarray, Sequence[str]]:
@@ -595,8 +667,8 @@ def _padded(x: Any) -> Any:
 def tell_padding(shortest: int, longest: int) -> None:
     """Warn that draws of unequal length were padded."""
     warnings.warn(
-        f"the draws have unequal lengths, from {shortest} to {longest}: they were padded to {longest} and "
-        "are now a dict of 'x' and 'mask', which is True where there is data. Shorter observations are "
+        f"the draws have unequal lengths, from {shortest} to {longest}: they were padded to {longest}, and "
+        "beside the data there is now a 'mask', which is True where there is data. Shorter observations are "
         "padded in the same way; longer ones cannot be compared",
         InputWarning,
         stacklevel=5,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evidencenet._common.arguments import checked_seed, whole
+from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
@@ -45,6 +45,29 @@ class SimulationError(RuntimeError):
     """Too many draws of a model failed."""
 
 
+@explained(
+    "simulate([model0, model1], 100_000, seed=1)",
+    {
+        "*": "All arguments after n have names.",
+        "n_simulations": "n=..., the number of all draws together",
+        "num_simulations": "n=..., the number of all draws together",
+        "size": "n=..., the number of all draws together",
+        "n_draws": "n=..., the number of all draws together",
+        "n_jobs": "workers=...",
+        "n_workers": "workers=...",
+        "num_workers": "workers=...",
+        "parallel": "workers=...",
+        "random_state": "seed=...",
+        "rng": "seed=...",
+        "batch_size": "Model(..., block=...), the number of draws in a call",
+        "chunk_size": "chunk=...",
+        "path": "store='draws.zarr'",
+        "out": "store='draws.zarr'",
+        "verbose": "progress=False or True",
+        "weights": "fractions=...",
+        "prior": "fractions=... for the shares of the draws; a prior of the models is given to net.compare",
+    },
+)
 def simulate(
     models: Sequence[Model] | Mapping[str, Model | Callable[..., Any]],
     n: float,
@@ -146,15 +169,23 @@ def simulate(
     """
     models = _checked_models(models)
     if missing not in (None, "mask"):
-        raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
+        raise ValueError(
+            "missing must be 'mask' (NaN is a missing number) or None (a draw with NaN failed), got "
+            f"{missing!r}"
+        )
     fractions_of_n = _normalised(models, fractions)
+    if isinstance(n, Sequence | np.ndarray) and not isinstance(n, str):
+        raise TypeError(
+            f"n must be one whole number, the number of all draws together, got {n!r}; for other than equal "
+            "shares give fractions="
+        )
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
     if workers != -1:
         workers = whole("workers", workers, 1)
     if not 0 <= max_failed < 1:
         raise ValueError(f"max_failed must be at least 0 and less than 1, got {max_failed}")
-    seed = checked_seed(seed)
+    seed = checked_seed(seed, stacklevel=4)
     opened = None
     if store is not None:
         settings = {
@@ -371,7 +402,7 @@ def _tell_outside(outside: dict[str, set[str]]) -> None:
                 ", or a torch.Generator with a seed from rng.integers(2**63)" if "torch" in generators else ""
             ),
             RandomnessWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -391,7 +422,7 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
             f"log({1 - lost / drawn:.3g}) = {math.log(1 - lost / drawn):.2f} for it. That is right if such "
             f"data cannot be observed under the model, and wrong if the simulator has a fault.{advice}",
             FailedDrawsWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -405,10 +436,13 @@ def _is_too_many(lost: int, drawn: int, max_failed: float, patience: int) -> boo
 def _too_many(
     model: Model, lost: int, drawn: int, max_failed: float, failure: Exception | str | None
 ) -> SimulationError:
+    missing = (
+        " If NaN means that a number is missing, give missing='mask'." if "NaN" in words(failure) else ""
+    )
     error = SimulationError(
         f"model {model.name!r}: {lost} of {drawn} draws failed ({lost / drawn:.0%}), more than "
         f"max_failed={max_failed:.0%}; the first failure was {words(failure)}. Correct the simulator or the "
-        "prior, or raise max_failed if such failures belong to the model"
+        f"prior, or raise max_failed if such failures belong to the model.{missing}"
     )
     error.__cause__ = failure if isinstance(failure, Exception) else None
     return error

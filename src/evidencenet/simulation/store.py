@@ -236,7 +236,7 @@ def _continue(path: Path, about: dict[str, Any]) -> None:
                 f"the code of model {name!r} has changed since {path} was begun; its draws so far are of the "
                 "old code. If that changes what is drawn, delete the store and begin again.",
                 EvidenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     if sum(about["shares"]) > sum(there["shares"]):
         zarr_folder.describe(path, there | {"shares": about["shares"]})
