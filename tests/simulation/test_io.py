@@ -434,7 +434,7 @@ def text(content: str, name: str = "a.csv") -> tuple[str, bytes]:
 BAD = {
     "trailing": (text("1,2,\n3,4,5\n"), "has numbers in column 3, which in its first line is empty"),
     "not a number": (text("NA,1.5\n1,2\n"), "first line mixes names and numbers such as 1.5; .*nan where"),
-    "no rows": (text("model,x\n"), "has no rows of numbers"),
+    "only names": (text("model,x\n"), "has no rows of numbers"),
     "empty text": (text(""), "is empty; wanted one row of numbers for each draw"),
     "only comments": (text("# a\n\n#b\n"), "is empty"),
     "no header": (text("1,2,3\n4,5,6\n"), "no model labels: it has no first line with the names"),
@@ -446,15 +446,19 @@ BAD = {
     "same name": (text("model,x,x\n0,1,2\n"), "two columns called 'x'"),
     "comma": (
         text("model;x\n0;1,5\n"),
-        r"a\.csv, line 2, column 2: '1,5' is not a number; wanted numbers with a decimal point",
+        r"a\.csv, line 2, column 'x': '1,5' is not a number; wanted numbers with a decimal point \(in R",
     ),
-    "gap": (text("model,x\n0,\n1,2\n"), "line 2, column 2: '' is not a number; .*nan where a draw failed"),
+    "gap": (text("model,x\n0,\n1,2\n"), "all 1 draws of model 'M0' hold NaN or infinity"),
+    "words": (text("model,x,y\n0,1,low\n1,2,low\n"), "column 'y': 'low' is not a number; .*give label='y'"),
+    "row names of R": (text('"","x","model"\n"1",2,"a"\n'), "column 1 has no name.*row.names = FALSE"),
+    "row names of write.table": (text("x model\n1 2 a\n2 3 b\n"), "names 2 columns.*row.names = FALSE"),
+    "no rows": (text("model,x\n"), "has no rows of numbers"),
     "ragged": (
         text("model,x\n0,1\n1,2,3\n"),
         "line 3: 3 columns, but 2 in the lines before; wanted .* as many in each row",
     ),
     "half a label": (text("model,x\n0.5,1\n1,2\n"), "^$"),
-    "gap in labels": (text("model,x\n0,1\n2,2\n2,3\n"), r"a\.csv: model 'M1' has no draws"),
+    "gap in labels": (text("model,x\n0,1\n2,2\n2,3\n"), r"a\.csv: the labels are 0, 2; wanted 0, 1"),
     "negative": (text("model,x\n-1,1\n0,2\n"), r"a\.csv: labels must be 0, 1, \.\.\."),
     "not text": (("a.csv", b"\xff\xfe\x01"), "cannot be read: .*UnicodeDecodeError"),
     "zeros": (

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import softmax
 
 from evidencenet._common import wording
+from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import index_of
 from evidencenet._common.display import card, frame, plain
 from evidencenet._common.harmless import harmless, pair_text
@@ -29,6 +30,23 @@ _NOVEL = 0.001
 # Few held-out draws have no p-values that small. Then the smallest they have counts, if it is below this.
 _NOVEL_AT_MOST = 0.01
 _LN10 = float(np.log(10.0))
+# What people look for in an answer, and where it is.
+_HINTS = {
+    "logk": "log_k",
+    "lnk": "log_k",
+    "log_bayes_factor": "log_k",
+    "log_bf": "log_k",
+    "bf": "bayes_factor",
+    "k": "bayes_factor",
+    "p_value": "novelty",
+    "posterior": "probabilities",
+    "probability": "probabilities",
+    "std": "error",
+    "sigma": "error",
+    "log_k_error": "error",
+    "winner": "best",
+    "summary": "to_dict() or to_dataframe()",
+}
 # Width of the printed text, and where the second column starts: after "validated range".
 _WIDTH, _INDENT = 110, 18
 # A table of more observations is printed with its middle left out.
@@ -149,16 +167,17 @@ class PairAnswer:
             return f"not validated (the network says {wording.odds(pair.estimate)})"
         if (bound := pair.bound) is None:
             return wording.odds(pair.estimate)
-        if bound.value <= 0:
+        end = float(bound.text()[2:])
+        if end <= 0:
             return f"not settled (the network says {wording.odds(pair.estimate)})"
-        return f"{'more' if bound.above else 'less'} than {wording.odds(float(bound.text()[2:]))}"
+        return f"{'more' if bound.above else 'less'} than {wording.odds(end)}"
 
     @property
     def words(self) -> str:
         """Jeffreys' and Kass and Raftery's words for the evidence, or for its bound; empty without one."""
         pair = self.favouring()
         bound = pair.bound
-        if pair.range.empty or (bound is not None and bound.value <= 0):
+        if pair.range.empty or (bound is not None and float(bound.text()[2:]) <= 0):
             return ""
         size = pair.estimate if bound is None else bound.value
         return f"{wording.jeffreys(size)} by Jeffreys, {wording.kass_raftery(size)} by Kass & Raftery"
@@ -274,6 +293,14 @@ class Comparison:
             return 0.0
         above, below = self.names.index(pair.model), self.names.index(pair.against)
         return float(np.log(self.valid[above] / self.valid[below]))
+
+    @property
+    def best(self) -> str:
+        """The model with the largest evidence p(x|model)."""
+        return self.names[self.ranking[0]]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
 
     @property
     def lead(self) -> PairAnswer:
@@ -492,6 +519,34 @@ class Comparisons(Sequence[Comparison]):
 
     def __iter__(self) -> Iterator[Comparison]:
         return iter(self.answers)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
+
+    @property
+    def log_k(self) -> list[float]:
+        """Natural log K of each observation; beyond the validated range it is shown as its bound."""
+        return [answer.log_k for answer in self.answers]
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard error of each log K, (n,)."""
+        return np.array([answer.error for answer in self.answers])
+
+    @property
+    def in_range(self) -> np.ndarray:
+        """Whether each log K lies in its validated range, (n,)."""
+        return np.array([answer.in_range for answer in self.answers])
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Posterior probability of each model for each observation, (n, K)."""
+        return np.stack([answer.probabilities for answer in self.answers])
+
+    @property
+    def novelty(self) -> np.ndarray:
+        """P-values of novelty of each observation for each model, (n, K)."""
+        return np.stack([answer.novelty for answer in self.answers])
 
     def table(self, rows: Sequence[int] | None = None) -> str:
         """Write one line for each observation; `rows` are their numbers, from 0 on by default."""

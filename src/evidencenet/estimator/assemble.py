@@ -37,7 +37,7 @@ def assemble(request: Request, fit: Fit) -> EvidenceNetwork:
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
     net = assembled(sims.names, failures, fit.inputs, fit.trained, choice, fit.log_odds)
     about = made(request.seed, request.augment, fit.recipe) | {"rival": _rival(fit)}
-    return replace(net, made=about, columns=sims.columns, partner=fit.partner)
+    return replace(net, made=about, columns=sims.columns, masked=sims.masked, partner=fit.partner)
 
 
 def _rival(fit: Fit) -> dict[str, Any] | None:
@@ -70,6 +70,7 @@ def exact_network(request: Request) -> EvidenceNetwork:
         made=made(request.seed, request.augment, None),
         novelty=fit_novelty(inputs, net),
         columns=request.sims.columns,
+        masked=request.sims.masked,
     )
 
 

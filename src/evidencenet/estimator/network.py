@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,10 +14,12 @@ from scipy.special import softmax
 
 from evidencenet import losses, networks
 from evidencenet._common import wording
+from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import Data, arrays_of, index_of, layout, layout_text, map_arrays
 from evidencenet._common.display import card, named
 from evidencenet._common.estimate import Estimate
 from evidencenet._common.harmless import listed, pair_text
+from evidencenet._common.masks import Form
 from evidencenet._common.warnings import RecalibrationWarning
 from evidencenet.checks.range import HeldOut, Range
 from evidencenet.checks.recalibration import Recalibration, fit
@@ -42,6 +44,22 @@ if TYPE_CHECKING:
 
 # So many numbers that differ from a constant are named in a warning.
 _MOST_NAMED = 3
+# What people look for in a network, and where it is.
+_HINTS = {
+    "predict": "log_bayes_factor(x), probabilities(x) or compare(x)",
+    "predict_proba": "probabilities(x)",
+    "posterior": "probabilities(x)",
+    "fit": "evidencenet.train(sims), which makes a new network",
+    "log_k": "log_bayes_factor(x)",
+    "bayes_factor": "log_bayes_factor(x), or compare(x).bayes_factor",
+    "evaluate": "log_bayes_factor(x), or evidencenet.validate(net, sims)",
+    "score": "evidencenet.validate(net, sims).score",
+    "validate": "evidencenet.validate(net, sims)",
+    "load": "evidencenet.load(path)",
+    "uncertainty": "error(x)",
+    "summary": "print(net), or print(net.choice)",
+    "report": "evidencenet.write_report(path, net, check, answer)",
+}
 Prior = ArrayLike | Mapping[str, float] | None
 
 
@@ -85,6 +103,9 @@ class EvidenceNetwork:
         Names of the numbers of a draw, if the draws had named columns; None otherwise.
     partner
         A network of another kind whose log K is averaged with that of the members; None if there is none.
+    masked
+        How missing numbers of the draws were masked, if they were declared as missing; observations with NaN
+        are brought to this form. None otherwise.
     """
 
     names: tuple[str, ...]
@@ -112,6 +133,10 @@ class EvidenceNetwork:
     seen: SeenDraws | None = None
     columns: tuple[str, ...] | None = None
     partner: Partner | None = None
+    masked: Form | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
 
     def log_bayes_factor(
         self, x: Any, *, model: int | str | None = None, against: int | str | None = None
@@ -242,7 +267,7 @@ class EvidenceNetwork:
             pair = self._pair(model, against)
             if pair[0] == pair[1]:
                 raise ValueError(f"model and against are both {self.names[pair[0]]!r}; wanted two models.")
-        data = checked(x, self.example, self.columns)
+        data = checked(x, self.example, self.columns, self.masked)
         if len(arrays_of(data)[0]) == 0:
             raise ValueError("x holds no observation; compare needs at least one.")
         answers: list[Comparison] = []
@@ -380,7 +405,7 @@ class EvidenceNetwork:
 
     def _blocks(self, x: Any) -> Iterator[Evaluation]:
         # One after the other, since a block keeps all that was computed of it.
-        return in_blocks(self, checked(x, self.example, self.columns))
+        return in_blocks(self, checked(x, self.example, self.columns, self.masked))
 
     def _evaluated(self, block: Evaluation) -> Evaluated:
         pairs = pairs_of(len(self.names))
@@ -416,12 +441,13 @@ class EvidenceNetwork:
 
 
 _init = EvidenceNetwork.__init__
+_NEEDED = sum(part.default is MISSING and part.default_factory is MISSING for part in fields(EvidenceNetwork))
 
 
 @wraps(_init)
 def _init_with_message(self: EvidenceNetwork, *args: Any, **parts: Any) -> None:
     """Make a network of its parts, which only `train` and `load` have."""
-    if not args and not parts:
+    if len(args) + len(parts) < _NEEDED:
         raise TypeError("an EvidenceNetwork is made by train(sims) or load(path), not by hand.")
     _init(self, *args, **parts)
 

@@ -126,7 +126,8 @@ def _flat(x: Data, rows: slice = slice(None)) -> np.ndarray:
 
 def place_text(i: int, example: Data, columns: Sequence[str] | None = None) -> str:
     """Name the number at place i of a flattened draw: x[3], x[1, 2], x['key'][3], or by its column."""
-    if columns is not None:
+    # Arrays that say which numbers are there come after the numbers.
+    if columns is not None and i < len(columns):
         return f"column {columns[i]!r}"
     parts = example.items() if isinstance(example, dict) else [("", example)]
     for key, array in parts:

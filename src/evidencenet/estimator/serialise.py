@@ -94,6 +94,7 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
     about = {
         "names": net.names,
         "columns": net.columns,
+        "masked": net.masked,
         "known": None if net.densities is None else net.densities.known,
         "classes": None if net.densities is None else net.densities.classes,
         "example": described(net.example),
@@ -217,7 +218,8 @@ def unpacked(
         recalibration=tuple(record(Recalibration, part) for part in parts_of(under(arrays, "recalibration"))),
         densities=densities,
         depth=_depth(about["depth"], under(arrays, "depth"), len(names)),
-        columns=None if about.get("columns") is None else tuple(about["columns"]),
+        columns=None if about["columns"] is None else tuple(about["columns"]),
+        masked=about["masked"],
         made=about["made"],
         **records,
     )

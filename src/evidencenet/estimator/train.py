@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evidencenet import losses, networks
+from evidencenet._common.arguments import explained
 from evidencenet._common.blas import one_thread
 from evidencenet.estimator.arguments import Request
 from evidencenet.estimator.assemble import assemble, completed, exact_network
@@ -17,6 +18,32 @@ from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment
 
 
+@explained(
+    "train(sims, seed=2)",
+    {
+        "*": "Put data and labels together first: train(Simulations(x, labels)).",
+        "epochs": "recipe=Recipe(epochs=...)",
+        "n_epochs": "recipe=Recipe(epochs=...)",
+        "batch_size": "recipe=Recipe(batch=...)",
+        "batch": "recipe=Recipe(batch=...)",
+        "lr": "recipe=Recipe(learning_rate=...)",
+        "learning_rate": "recipe=Recipe(learning_rate=...)",
+        "weight_decay": "recipe=Recipe(weight_decay=...)",
+        "patience": "recipe=Recipe(patience=...)",
+        "validation_split": "recipe=Recipe(held_out=...)",
+        "held_out": "recipe=Recipe(held_out=...)",
+        "verbose": "progress=False or True",
+        "quiet": "progress=False",
+        "ensemble": "members=...",
+        "n_members": "members=...",
+        "n_networks": "members=...",
+        "architecture": "network=...",
+        "model": "network=...",
+        "random_state": "seed=...",
+        "rng": "seed=...",
+        "missing": "simulate(..., missing='mask') or Simulations(..., missing='mask')",
+    },
+)
 def train(
     sims: Simulations | str | os.PathLike[str] | Sequence[Model] | None = None,
     *,

@@ -228,7 +228,9 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
         flat.append(_dense_with_waves(numbers))
     flat.append(Squares(projections=32, nodes=32, smooth=16))
     waves: list[Architecture] = [DeepSet(waves=_WAVES)] if numbers <= _MOST_WAVES else []
-    spectrum: list[Architecture] = [Spectrum()] if _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM else []
+    # Where elements are missing, nothing has a spectrum.
+    whole = not isinstance(x, dict) and _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM
+    spectrum: list[Architecture] = [Spectrum()] if whole else []
     # Elements of several columns, of which one may be a function of the others.
     columns = sum(array[0].size for array in arrays_of(x) if array.dtype != bool and array.ndim)
     regression: list[Architecture] = [Regression()] if 2 <= columns <= _MOST_COLUMNS else []
@@ -356,7 +358,14 @@ def _guess_part(x: dict[str, np.ndarray], keys: tuple[str, ...], model: np.ndarr
         return Part("irregular series", f"the first column of {keys[0]!r} rises along every draw", keys)
     if mask is None:
         return Part("set", "arrays of as many elements as there are times", keys)
-    return Part("set", f"{masks[0]!r} says which elements are there", keys)
+    there = f"{masks[0]!r} says which elements are there"
+    if len(values) == 1 or x[keys[0]].ndim == 2:
+        if not _order_matters_among(x[keys[0]], mask, model):
+            return Part("set", f"{there}, and there is no sign that their order matters", keys)
+        if x[keys[0]].ndim == 2:
+            return Part("numbers", f"{there}; their order matters: they may be a series or not", keys)
+        return Part("series", f"{there}, and their order matters", keys)
+    return Part("set", there, keys)
 
 
 def _guess(array: np.ndarray, model: np.ndarray) -> Part:
@@ -500,6 +509,23 @@ def _order_matters(array: np.ndarray, axis: int, model: np.ndarray) -> bool:
         if _neighbours_differ(sample) or _places_differ(sample[:, :: -(-places // _PLACES)]):
             return True
     return False
+
+
+def _order_matters_among(array: np.ndarray, mask: np.ndarray, model: np.ndarray) -> bool:
+    """Say whether the order of the elements (n, N, ...) matters that a mask (n, N) says are there.
+
+    Elements that are missing are left out, and the others move up. Of the draws that then have at least the
+    median number of elements, so many first ones are asked. Which elements are missing must not depend on
+    their values; then the first ones of a set are exchangeable too.
+    """
+    count = mask.sum(axis=1)
+    length = int(np.median(count))
+    if length < 3:
+        return True
+    rows = np.flatnonzero(count >= length)[: 2 * _ASKED]
+    moved = np.argsort(~mask[rows], axis=1, kind="stable")[:, :length]
+    first = np.take_along_axis(array[rows], moved.reshape(*moved.shape, *(1,) * (array.ndim - 2)), axis=1)
+    return _order_matters(first, 1, model[rows])
 
 
 def _bounded(x: np.ndarray) -> np.ndarray:

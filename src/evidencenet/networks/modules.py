@@ -498,6 +498,9 @@ class ConvolutionEncoder(eqx.Module):
         inside = jnp.where(there[..., None] > 0, h, _NOWHERE)
         anywhere = jax.nn.logsumexp(inside, axis=axes) - jnp.log(number)
         local = [jnp.mean(part, axis=0) for part in jnp.array_split(h, self.parts)] if self.parts else []
+        if mask is not None:
+            # How much there is: normalisations grow with it.
+            local = [*local, jnp.mean(mask.astype(h.dtype), keepdims=True)]
         sums = jnp.concatenate([*means, *local, *products[: self.lags]])
         exact = jnp.concatenate([anywhere, jnp.sqrt(size) * sums])
         return Features(jnp.concatenate([*means, anywhere, *local, *products]), exact)
@@ -541,18 +544,27 @@ class RecurrenceEncoder(eqx.Module):
     def __call__(self, x: Any) -> Features:
         """Features of one draw."""
         values, mask = elements(x)
-        if mask is not None:
-            values = values * mask[:, None].astype(values.dtype)
         length = len(values)
+        there = None if mask is None else mask.astype(values.dtype)
+        if there is not None:
+            values = values * there[:, None]
         h = self._recurrences(values)
         joined = jnp.concatenate([values[1:], values[:-1], h[:-1]], axis=1)
+        if there is not None:
+            # After the end of a short series, and in gaps, nothing is predicted.
+            joined = joined * there[1:, None]
         first, second = np.triu_indices(joined.shape[1])
         sums = jnp.sum(joined, axis=0)
         # Of an unknown level, the products of the sums are to be taken off.
         products = (joined.T @ joined)[first, second]
-        levels = (sums[:, None] * sums / length)[first, second]
+        number = length if there is None else jnp.maximum(jnp.sum(there), 1)
+        levels = (sums[:, None] * sums / number)[first, second]
         ends = jnp.concatenate([values[0], values[-1], h[-1]])
         exact = jnp.concatenate([products, levels, jnp.square(ends), sums])
+        if there is not None:
+            # Normalisations grow with the number of values, and of neighbours.
+            counts = jnp.stack([jnp.sum(there), jnp.sum(there[1:] * there[:-1])])
+            exact = jnp.concatenate([exact, counts])
         return Features(squashed(exact), exact / jnp.sqrt(length))
 
     def _recurrences(self, x: jax.Array) -> jax.Array:

@@ -82,7 +82,7 @@ class Evidence:
         x
             n observations, (n, ...) or a dict of such arrays; or a single one, without the first axis.
         """
-        data = checked(x, self.example)
+        data = self._checked(x)
         log_q = self._log_reference(data) + self.log_valid
         if self.network is None:
             return log_q
@@ -91,7 +91,7 @@ class Evidence:
 
     def error(self, x: Any) -> np.ndarray:
         """Return the standard error of `log_evidence`, shape (n,), including that of a fitted reference."""
-        data = checked(x, self.example)
+        data = self._checked(x)
         square = np.full(len(arrays_of(data)[0]), self.log_valid_error**2)
         if self.network is not None:
             # The error of the network already includes the error of the valid fractions.
@@ -106,7 +106,7 @@ class Evidence:
         It is if two things hold: log K against the reference lies in the validated `range`, or within 0.3 of
         it; and the observation does not lie farther out than all draws of the model and of the reference.
         """
-        data = checked(x, self.example)
+        data = self._checked(x)
         validated = np.isfinite(self._log_reference(data))
         if self.network is None:
             return np.ones(len(validated), dtype=bool)
@@ -137,6 +137,10 @@ class Evidence:
             )
         value = difference(self.log_evidence(x), against.log_evidence(x))
         return Estimate(value, np.hypot(self.error(x), against.error(x)))
+
+    def _checked(self, x: Any) -> Data:
+        names = (None, None) if self.network is None else (self.network.columns, self.network.masked)
+        return checked(x, self.example, *names)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network, and the reference if it was fitted, to one file; read it with `Evidence.load`.

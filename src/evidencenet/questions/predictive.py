@@ -138,7 +138,7 @@ class PredictiveTest:
         model, against
             The two models, each by label or by name.
         """
-        batch = checked(x, self.whole.example)
+        batch = checked(x, self.whole.example, self.whole.columns, self.whole.masked)
         if (n := len(arrays_of(batch)[0])) != 1:
             raise ValueError(
                 f"compare answers for one observation, got {n}. For several use log_bayes_factor and error."
@@ -164,7 +164,7 @@ class PredictiveTest:
         return f"PredictiveTest:\n  of all data: {self.whole!r}\n  of the part: {self.kept!r}"
 
     def _both(self, ask: Callable[..., np.ndarray], x: Any, model: Any, against: Any) -> list[np.ndarray]:
-        batch = checked(x, self.whole.example)
+        batch = checked(x, self.whole.example, self.whole.columns, self.whole.masked)
         parts = ((self.whole, batch), (self.kept, self.keep(batch)))
         return [ask(net, part, model=model, against=against) for net, part in parts]
 

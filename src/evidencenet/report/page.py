@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from evidencenet import losses, networks
+from evidencenet._common.arguments import explained
 from evidencenet._common.arrays import kind_of, layout, layout_text, map_arrays
 from evidencenet._common.atomic import write_bytes
 from evidencenet._common.harmless import harmless, harmless_text, listed, pair_text
@@ -34,6 +35,7 @@ _MOST_PAIRS = 10
 Answers = Comparison | Sequence[Comparison] | Mapping[str, Comparison]
 
 
+@explained("write_report('report.html', net, check, answer)", {"answers": "answer=..."})
 def write_report(
     path: str | os.PathLike[str],
     net: EvidenceNetwork,

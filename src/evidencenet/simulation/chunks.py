@@ -360,7 +360,8 @@ def check_alike(model: str, x: Data, before: str, x_before: Data) -> None:
         who = "it gave" if before == model else f"model {before!r} gives"
         raise DrawError(
             f"model {model!r} gives {layout_text(new)}, but {who} {layout_text(old)} before; "
-            "all draws of all models must have the same keys, shapes and types"
+            "all draws of all models must have the same keys, shapes and types. (Draws of one model may "
+            "differ in length, with kind='one', but only along their first axis: (T, C), not (C, T))"
         )
 
 
@@ -458,7 +459,7 @@ class Gathered:
         """The shortest and the longest draw, if draws of unequal length were padded."""
         if not isinstance(self._x, dict) or not (self._padded or any(self._unequal)):
             return None
-        lengths = self._x["mask"].sum(axis=1) if set(self._x) == {"x", "mask"} else np.zeros(1)
+        lengths = self._x["mask"].sum(axis=1) if "mask" in self._x else np.zeros(1)
         return (int(lengths.min()), int(lengths.max())) if self._padded else None
 
     def _start(self, model: int) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from evidencenet._common.arguments import checked_seed, whole
+from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.executors import checked_executor
 from evidencenet._common.fingerprint import fingerprint
@@ -33,6 +33,29 @@ from evidencenet.simulation.writer import Writer
 _TOLD_FAILED = 0.05
 
 
+@explained(
+    "simulate([model0, model1], 100_000, seed=1)",
+    {
+        "*": "All arguments after n have names.",
+        "n_simulations": "n=..., the number of all draws together",
+        "num_simulations": "n=..., the number of all draws together",
+        "size": "n=..., the number of all draws together",
+        "n_draws": "n=..., the number of all draws together",
+        "n_jobs": "workers=...",
+        "n_workers": "workers=...",
+        "num_workers": "workers=...",
+        "parallel": "workers=...",
+        "random_state": "seed=...",
+        "rng": "seed=...",
+        "batch_size": "Model(..., block=...), the number of draws in a call",
+        "chunk_size": "chunk=...",
+        "path": "store='draws.zarr'",
+        "out": "store='draws.zarr'",
+        "verbose": "progress=False or True",
+        "weights": "fractions=...",
+        "prior": "fractions=... for the shares of the draws; a prior of the models is given to net.compare",
+    },
+)
 def simulate(
     models: Sequence[Model] | Mapping[str, Model | Callable[..., Any]],
     n: float,
@@ -157,8 +180,16 @@ def simulate(
     """
     models = _checked_models(models)
     if missing not in (None, "mask"):
-        raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
+        raise ValueError(
+            "missing must be 'mask' (NaN is a missing number) or None (a draw with NaN failed), got "
+            f"{missing!r}"
+        )
     fractions_of_n = _normalised(models, fractions)
+    if isinstance(n, Sequence | np.ndarray) and not isinstance(n, str):
+        raise TypeError(
+            f"n must be one whole number, the number of all draws together, got {n!r}; for other than equal "
+            "shares give fractions="
+        )
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
     crew = _checked_workers(workers, executor, timeout)
@@ -168,7 +199,7 @@ def simulate(
     if own is not None and (store is None or seed is None):
         lacking = "store=" if store is None else "a seed"
         raise ValueError(f"part={own} needs {lacking}: all parts draw into one store, from one seed")
-    seed = checked_seed(seed)
+    seed = checked_seed(seed, stacklevel=4)
     opened = None
     if store is not None:
         settings = {
@@ -267,7 +298,7 @@ def _tell_outside(outside: dict[str, set[str]]) -> None:
                 ", or a torch.Generator with a seed from rng.integers(2**63)" if "torch" in generators else ""
             ),
             RandomnessWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -287,7 +318,7 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
             f"log({1 - lost / drawn:.3g}) = {math.log(1 - lost / drawn):.2f} for it. That is right if such "
             f"data cannot be observed under the model, and wrong if the simulator has a fault.{advice}",
             FailedDrawsWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 
-from evidencenet._common.arguments import whole
+from evidencenet._common.arguments import explained_class, whole
 from evidencenet._common.arrays import (
     Data,
     Parameters,
@@ -52,6 +52,19 @@ class DrawError(ValueError, TypeError):
     """A model's function did not return draws: a mistake in the model, not a failed draw."""
 
 
+@explained_class(
+    "Model('name', simulate), or Model('name', prior=prior, simulate=simulate)",
+    {
+        "*": "Give the prior by its name: prior=prior.",
+        "simulator": "simulate=...",
+        "sampler": "simulate=...",
+        "function": "simulate=...",
+        "likelihood": "simulate=..., a function that draws data; a density is given as log_density=...",
+        "batch_size": "block=...",
+        "vectorized": "kind='batch' or kind='one'",
+        "seed": "simulate([...], n, seed=...)",
+    },
+)
 @dataclass(frozen=True)
 class Model:
     """A model, given only by how to draw data from it.
@@ -126,12 +139,15 @@ class Model:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise TypeError(f"a model's name must be a string, got {self.name!r}")
+            raise TypeError(
+                f"a model's name must be a string, got {kind_of(self.name)}; wanted Model('name', simulate)"
+            )
         if not self.name.strip():
             raise ValueError("a model's name must not be empty")
         if self.kind not in _SIGNATURES:
             raise ValueError(
-                f"model {self.name!r}: kind must be one of {', '.join(_SIGNATURES)}, got {self.kind!r}"
+                f"model {self.name!r}: kind must be 'batch' (many draws in a call), 'one' (one draw in a "
+                f"call) or 'jax' (one draw in a call, compiled), got {self.kind!r}"
             )
         if not callable(self.simulate):
             raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
@@ -259,7 +275,13 @@ class Model:
         try:
             x = as_data(raw)
         except (TypeError, ValueError) as error:
-            raise self._error(f"{function} did not return data: {error}") from None
+            advice = ""
+            if isinstance(raw, tuple):
+                advice = (
+                    f". It returned a tuple of {len(raw)}: return the data alone. Parameters are kept by "
+                    "simulate(..., keep_parameters=True) if they come from a prior"
+                )
+            raise self._error(f"{function} did not return data: {error}{advice}") from None
         for array in arrays_of(x):
             self._check_rows(function, array.shape[:1], n)
         return x
@@ -378,6 +400,12 @@ def _stack(rows: list[Any]) -> Any:
     if isinstance(first, dict):
         if any(not isinstance(row, dict) or set(row) != set(first) for row in rows):
             raise ValueError(f"the first was a dict with keys {list(first)}, another was not")
+        if len({_lengths(row) for row in rows}) > 1 and all(len(set(_lengths(row))) == 1 for row in rows):
+            # Elements with several numbers each, such as times and values, and more of them in some draws.
+            padded = {key: pad([plain_array(row[key]) for row in rows]) for key in first}
+            return {key: part["x"] for key, part in padded.items()} | {
+                "mask": padded[next(iter(first))]["mask"]
+            }
         return {key: _stack([row[key] for row in rows]) for key in first}
     if isinstance(first, tuple):
         if any(not isinstance(row, tuple) or len(row) != len(first) for row in rows):
@@ -391,6 +419,11 @@ def _stack(rows: list[Any]) -> Any:
         if array.shape != arrays[0].shape:
             raise ValueError(f"the first had shape {arrays[0].shape}, another has {array.shape}")
     return np.stack(arrays)
+
+
+def _lengths(row: dict[str, Any]) -> tuple[int, ...]:
+    """Return the lengths of all arrays of a draw; 0 for single numbers."""
+    return tuple(len(value) if np.ndim(value) else 0 for value in row.values())
 
 
 def _vectorise(function: Any) -> Callable[..., Any]:

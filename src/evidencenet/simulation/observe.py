@@ -185,7 +185,7 @@ class Observation:
                 "is a missing number. For other data return a dict with a mask from observe, such as "
                 "{'x': x, 'mask': mask}, and leave out missing"
             )
-        return mask_missing(x)
+        return mask_missing(x)[0]
 
     def _check_alike(self, k: int, part: Data, first: int, whole: Data) -> None:
         if layout(part) != layout(whole):

@@ -305,7 +305,8 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
             gathered.add(model, chunk)
     _check_complete(path, settings, gathered)
     # Of models with `observe`, the store holds clean draws.
-    return gathered.fields() | {"noise_seed": settings["seed"] if any(settings.get("observe", ())) else None}
+    noise_seed = settings["seed"] if any(settings.get("observe", ())) else None
+    return gathered.fields() | {"noise_seed": noise_seed, "missing": settings.get("missing")}
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -365,7 +366,7 @@ def _continue(path: Path, about: dict[str, Any]) -> None:
                 f"the code of model {name!r} has changed since {path} was begun; its draws so far are of the "
                 "old code. If that changes what is drawn, delete the store and begin again.",
                 EvidenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     if sum(about["shares"]) > sum(there["shares"]):
         zarr_folder.describe(path, there | {"shares": about["shares"]})

@@ -46,7 +46,7 @@ _RESERVED = {"names", "failed", "log_weight", "parameters"}
 _TABLE_TYPES = ("float32", "float64")
 
 
-def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None) -> Data:
+def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None) -> Any:
     """Read an observation, or a batch of them, from a file.
 
     Parameters
@@ -61,10 +61,10 @@ def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None
 
     Returns
     -------
-    Data
+    Data or Named
         As in the file: a single observation need not have an axis of draws. A table has one row per
-        observation; one with a single column comes as shape (n,), since it may also be one observation,
-        written line by line.
+        observation, and keeps the names of its columns; one with a single column comes as shape (n,), since
+        it may also be one observation, written line by line.
 
     Raises
     ------
@@ -77,12 +77,17 @@ def read_data(path: PathLike, *, keys: Keys = None, max_bytes: int | None = None
     """
     place = _checked_path(path)
     with readable(place):
-        x = read(place, keys=keys, max_bytes=max_bytes).x
+        content = read(place, keys=keys, max_bytes=max_bytes)
+        x = content.x
         for array in arrays_of(x):
             if array.dtype.kind not in "biuf":
                 raise FileError(f"{place} holds values of type {array.dtype}; wanted numbers.")
-    single = not isinstance(x, dict) and x.shape[1:] == (1,) and place.suffix.lower() in tables.READERS
-    return map_arrays(lambda array: array[:, 0], x) if single else x
+    if not isinstance(x, dict) and place.suffix.lower() in tables.READERS:
+        if x.shape[1:] == (1,):
+            return x[:, 0]
+        if content.data_columns is not None:
+            return Named(x, content.data_columns)
+    return x
 
 
 def read_draws(
@@ -166,6 +171,10 @@ class Content:
         The names of the numbers of a draw, if it is a vector and the file gives them.
     noise_seed
         Seed of the noise, if the data are clean draws that must be observed first; else None.
+    masked
+        The form that missing numbers were given before the draws were written; None if there were none.
+    missing
+        "mask" if NaN in the file is a missing number.
     """
 
     x: Data
@@ -177,6 +186,8 @@ class Content:
     columns: tuple[str, ...] | None = None
     data_columns: tuple[str, ...] | None = None
     noise_seed: int | None = None
+    masked: str | None = None
+    missing: str | None = None
 
 
 def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | None = None) -> Content:
@@ -221,6 +232,7 @@ def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | N
         thetas,
         data_columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
         noise_seed=_noise_seed(about),
+        masked=None if keys is not None else about.get("masked"),
     )
 
 
@@ -333,8 +345,8 @@ def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         structure_of_theta, thetas = containers.flatten(f"parameters/{k}", theta)
         structures.append(structure_of_theta)
         arrays |= thetas
-    about = {"kind": "draws", "names": list(fields["names"]), "x": structure, "columns": fields["columns"]}
-    about |= _about_noise(fields)
+    about = {"kind": "draws", "names": list(fields["names"]), "x": structure}
+    about |= {"columns": fields["columns"], "masked": fields["masked"]} | _about_noise(fields)
     return about | {"parameters": None if fields["parameters"] is None else structures}, arrays
 
 
@@ -401,9 +413,12 @@ def _labelled(
         failed = [failed[k] for k in order]
         parameters = parameters and tuple(parameters[k] for k in order)
     fields: dict[str, Any] = {"x": x, "model": model, "names": final, "failed": failed}
-    columns = content.data_columns if isinstance(x, np.ndarray) and x.ndim == 2 else None
-    fields |= {"parameters": parameters, "log_weight": content.log_weight}
-    fields |= {"columns": columns, "noise_seed": content.noise_seed}
+    fields["parameters"] = parameters
+    missing = missing or content.missing is not None
+    named = content.masked is not None or (isinstance(x, np.ndarray) and x.ndim == 2)
+    columns = content.data_columns if named else None
+    fields |= {"log_weight": content.log_weight, "columns": columns, "masked": content.masked}
+    fields |= {"missing": "mask" if missing else None, "noise_seed": content.noise_seed}
     return _without_failed(fields, missing and content.noise_seed is None)
 
 
@@ -476,6 +491,8 @@ def _one_per_model(
         "dropped": [part["dropped"][0] for part in parts],
         "columns": parts[0]["columns"] if all(part["columns"] for part in parts) else None,
         "noise_seed": next((part["noise_seed"] for part in parts if part["noise_seed"] is not None), None),
+        "masked": parts[0]["masked"],
+        "missing": parts[0]["missing"],
     }
 
 
