@@ -385,8 +385,12 @@ class EvidenceNetwork:
         score = np.nanmin(self.history.score, axis=1).mean()
         steps = f"; recalibrated on {self.recalibration[-1].draws:,} draws" if self.recalibration else ""
         data = layout_text(layout(map_arrays(lambda array: array[None], self.example)))
+        averaged = ""
+        if self.partner is not None:
+            second = self.partner
+            averaged = f", averaged with {named(second.architecture)} (weight {second.weight:.2f})"
         return (
-            f"EvidenceNetwork: {models_text(self.names)}, {len(self.gain)} members, for {data}; "
+            f"EvidenceNetwork: {models_text(self.names)}, {len(self.gain)} members{averaged}, for {data}; "
             f"held-out score {score:.4f} nats{steps}"
         )
 
