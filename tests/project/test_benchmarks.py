@@ -188,6 +188,9 @@ def test_benchmark_of_scale() -> None:
     rows = scale.rates(2_000, 0.001, kinds)
     # No more than one draw a millisecond by one worker in pure Python.
     assert 0 < rows[0]["busy"] < 1_010
+    assert rows[0]["waiting"] < 1_010
+    # Two threads that wait do so at the same time.
+    assert rows[1]["waiting"] > 1.2 * rows[0]["waiting"]
     assert all(row["gaussian"] > 1_000 for row in rows)
     sizes, sent = scale.stores(5_000, writes=16), scale.messages()
     # 100 numbers of eight bytes, of which some can be saved by compression, and all travel.
