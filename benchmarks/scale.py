@@ -123,9 +123,17 @@ def timed(model: en.Model, n: int, **options: Any) -> float:
     return min(seconds)
 
 
-def rates(draws: int, seconds_a_draw: float, kinds: dict[str, Callable[[int], Any]] = KINDS) -> list[Any]:
-    """Draws per second, and seconds that a chunk costs, of one and two workers of each kind."""
-    slow, wait, few_draws = busy(seconds_a_draw), waiting(seconds_a_draw), max(20, int(1 / seconds_a_draw))
+def rates(
+    draws: int,
+    seconds_a_draw: float,
+    kinds: dict[str, Callable[[int], Any]] = KINDS,
+    seconds: float = 1.0,
+) -> list[Any]:
+    """Draws per second, and seconds that a chunk costs, of one and two workers of each kind.
+
+    The slow simulators draw for `seconds` each time.
+    """
+    slow, wait, few_draws = busy(seconds_a_draw), waiting(seconds_a_draw), int(seconds / seconds_a_draw)
     empty = en.Model("empty", lambda rng: rng.normal(size=1), kind="one")
     rows = []
     for kind, workers_of in kinds.items():
