@@ -200,10 +200,10 @@ def test_numbers_that_overflow(small: Case, size: float) -> None:
         (np.zeros(4), ValueError, r"x has shape \(4,\).*one observation of shape \(5,\)"),
         ({"x": np.zeros((3, 5))}, ValueError, r"x is a dict of 'x': \(5,\).*trained on an array"),
         (np.array([[None] * 5]), TypeError, "x has dtype object; wanted numbers"),
-        (np.array([["1"] * 5]), TypeError, "x has dtype <U1; wanted numbers"),
-        (np.array(["1"] * 5), TypeError, "x has dtype <U1; wanted numbers"),
+        (np.array([["1"] * 5]), TypeError, "x holds text, such as '1'; wanted numbers"),
+        (np.array(["1"] * 5), TypeError, "x holds text, such as '1'; wanted numbers"),
         (np.zeros((1, 5), complex), TypeError, "complex128.*real and imaginary parts"),
-        ([[1.0] * 5, [1.0]], ValueError, "rows that differ in length"),
+        ([[1.0] * 5, [1.0]], ValueError, "rows that differ in shape"),
         (None, TypeError, "x must be an array .*got None"),
         (0.3, TypeError, "x must be an array .*got a float"),
         (np.ma.masked_invalid(np.zeros((1, 5))), TypeError, "masked array would lose its mask"),
@@ -238,7 +238,8 @@ def test_bad_observations_in_a_dict(cloud: Case) -> None:
         cloud.net.log_bayes_factor({"x": x["x"]})
     with pytest.raises(ValueError, match=r"'mask': \(5,\) numbers per draw; " + wanted):
         cloud.net.log_bayes_factor({**x, "mask": x["mask"].astype(float)})
-    with pytest.raises(ValueError, match=wanted):
+    # Without their mask, padded draws look like data that end with zeros.
+    with pytest.raises(ValueError, match="ends with 0, as draws do that were padded"):
         cloud.net.log_bayes_factor(x["x"])
     with pytest.raises(ValueError, match="differ in length"):
         cloud.net.log_bayes_factor({**x, "mask": x["mask"][:3]})

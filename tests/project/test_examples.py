@@ -374,3 +374,17 @@ def test_cluster() -> None:
     assert numbers["same_draws"]
     assert numbers["same_members"]
     assert numbers["workers_left"] == 1
+
+
+def test_radiata_pine() -> None:
+    result = quick("radiata_pine", progress=False)
+    numbers = result.numbers
+    # The published figure, which has a closed form.
+    assert numbers["exact"] == pytest.approx(8.4237, abs=1e-4)
+    assert abs(numbers["log_k"]["deepen"] - numbers["exact"]) < 3 * numbers["error"]["deepen"]
+    assert numbers["error"]["deepen"] < 0.6
+    # Plain draws end long before it; rare draws go beyond.
+    assert numbers["range"]["train"][1] < 5
+    assert numbers["range"]["deepen"][1] > 15
+    before, after = numbers["rmse"]
+    assert after < 0.6 < before

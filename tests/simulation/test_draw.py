@@ -447,7 +447,7 @@ def test_progress_counts_valid_draws(capsys: pytest.CaptureFixture[str]) -> None
             r"models\['a'\] must be a Model or a simulator f\(rng, n\), got a int",
         ),
         ({"fractions": {"flat": 1}}, ValueError, "fractions has 'flat'; wanted flat, b"),
-        ({"missing": "drop"}, ValueError, "missing must be 'mask' or None, got 'drop'"),
+        ({"missing": "drop"}, ValueError, "missing must be 'mask' .* got 'drop'"),
         ({"models": [FLAT, FLAT]}, ValueError, "two models are named 'flat'"),
         ({"n": 1}, ValueError, "n=1 is less than the number of models, 2"),
         ({"n": 0}, ValueError, "n must be at least 1, got 0"),

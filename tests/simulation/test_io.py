@@ -1,10 +1,13 @@
 """Draws and observations in files: the same to the bit if we wrote them, and clear words if others did."""
 
 import builtins
+import io
 import json
 import shutil
 import subprocess
 import sys
+import warnings
+import zipfile
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ import zarr
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import FailedDrawsWarning
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.io import tables
 from evidencenet.simulation.io.draws import read_data
 
 ARRAYS = [".npz", ".h5", ".hdf5", ".zarr"]
@@ -430,7 +434,7 @@ def text(content: str, name: str = "a.csv") -> tuple[str, bytes]:
 BAD = {
     "trailing": (text("1,2,\n3,4,5\n"), "has numbers in column 3, which in its first line is empty"),
     "not a number": (text("NA,1.5\n1,2\n"), "first line mixes names and numbers such as 1.5; .*nan where"),
-    "no rows": (text("model,x\n"), "has no rows of numbers"),
+    "only names": (text("model,x\n"), "has no rows of numbers"),
     "empty text": (text(""), "is empty; wanted one row of numbers for each draw"),
     "only comments": (text("# a\n\n#b\n"), "is empty"),
     "no header": (text("1,2,3\n4,5,6\n"), "no model labels: it has no first line with the names"),
@@ -442,17 +446,26 @@ BAD = {
     "same name": (text("model,x,x\n0,1,2\n"), "two columns called 'x'"),
     "comma": (
         text("model;x\n0;1,5\n"),
-        r"a\.csv, line 2, column 2: '1,5' is not a number; wanted numbers with a decimal point",
+        r"a\.csv, line 2, column 'x': '1,5' is not a number; wanted numbers with a decimal point \(in R",
     ),
-    "gap": (text("model,x\n0,\n1,2\n"), "line 2, column 2: '' is not a number; .*nan where a draw failed"),
+    "gap": (text("model,x\n0,\n1,2\n"), "all 1 draws of model 'M0' hold NaN or infinity"),
+    "words": (text("model,x,y\n0,1,low\n1,2,low\n"), "column 'y': 'low' is not a number; .*give label='y'"),
+    "row names of R": (text('"","x","model"\n"1",2,"a"\n'), "column 1 has no name.*row.names = FALSE"),
+    "row names of write.table": (text("x model\n1 2 a\n2 3 b\n"), "names 2 columns.*row.names = FALSE"),
+    "no rows": (text("model,x\n"), "has no rows of numbers"),
     "ragged": (
         text("model,x\n0,1\n1,2,3\n"),
         "line 3: 3 columns, but 2 in the lines before; wanted .* as many in each row",
     ),
     "half a label": (text("model,x\n0.5,1\n1,2\n"), "^$"),
-    "gap in labels": (text("model,x\n0,1\n2,2\n2,3\n"), r"a\.csv: model 'M1' has no draws"),
+    "gap in labels": (text("model,x\n0,1\n2,2\n2,3\n"), r"a\.csv: the labels are 0, 2; wanted 0, 1"),
     "negative": (text("model,x\n-1,1\n0,2\n"), r"a\.csv: labels must be 0, 1, \.\.\."),
-    "not text": (("a.csv", b"\xff\xfe\x00\x01"), "cannot be read: .*UnicodeDecodeError"),
+    "not text": (("a.csv", b"\xff\xfe\x01"), "cannot be read: .*UnicodeDecodeError"),
+    "zeros": (
+        ("a.csv", b"model,x\n0,1\n\x00\n"),
+        r"a\.csv is damaged, or no text in UTF-8: it holds zero bytes",
+    ),
+    "UTF-16": (("a.csv", "model,x\n0,1\n".encode("utf-16")), "no text in UTF-8"),
     "empty npz": (("a.npz", b""), r"cannot be read: it is empty, cut short.*\(BadZipFile"),
     "foreign npz": (("a.npz", b"once upon a time"), "cannot be read"),
     "foreign h5": (("a.h5", b"once upon a time"), r"cannot be read: .*\(OSError"),
@@ -592,3 +605,30 @@ def test_csv_needs_no_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     frame = pd.read_csv(tmp_path / "a.csv", comment="#")
     assert list(frame) == ["label", "log_weight", "x_0", "x_1", "x_2"]
     assert len(frame) == 30
+
+
+def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_LONGEST_LINE", 1_000)
+    monkeypatch.setattr(tables, "_BYTES_PER_BLOCK", 64)
+    path = tmp_path / "a.csv"
+    path.write_text("model,x\n0,1\n1,0." + 990 * "2" + "\n")
+    assert Simulations.read(path).counts == (1, 1)
+    for text in ("model,x\n0," + 2_000 * "1", 2_000 * "1", "model,x\n0,1\n1," + 1_500 * "2" + "\n1,1\n"):
+        path.write_text(text)
+        with pytest.raises(FileError, match=r"a\.csv has a line of more than 0 MB; wanted one line a draw"):
+            Simulations.read(path)
+
+
+def test_names_twice_and_too_many_levels(tmp_path: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            with io.BytesIO() as file:
+                np.save(file, np.zeros(3))
+                archive.writestr("x.npy", file.getvalue())
+    with pytest.raises(FileError, match="two arrays of the same name"):
+        read_data(tmp_path / "a.npz")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["/".join("a" * 60)] = np.zeros(3)
+    with pytest.raises(FileError, match="groups in more than 50 levels"):
+        read_data(tmp_path / "a.h5")

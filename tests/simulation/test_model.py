@@ -168,9 +168,10 @@ def test_finite_rows_in_blocks() -> None:
         ({}, ValueError, "empty dict"),
         ({1: np.zeros(2)}, TypeError, "keys of x must be strings"),
         ({"a": np.zeros(2), "b": np.zeros(3)}, ValueError, r"differ in length: \{'a': 2, 'b': 3\}"),
-        ([[1], [2, 3]], ValueError, "rows that differ in length"),
-        (np.array([None, 1]), TypeError, "dtype object; wanted numbers"),
-        (np.array(["a"]), TypeError, "wanted numbers or booleans"),
+        ([[1], [2, 3]], ValueError, "rows that differ in shape"),
+        (np.array([None]), TypeError, "dtype object; wanted numbers"),
+        (np.array(["a"]), TypeError, "x holds text, such as 'a'; wanted numbers"),
+        (np.array(["a", None]), TypeError, "x holds text, such as 'a'; wanted numbers"),
         (np.zeros(2, complex), TypeError, "real and imaginary parts as two columns"),
         (np.array(1.0), ValueError, "single number; wanted one row per draw"),
         (np.ma.masked_array([1.0], [True]), TypeError, "would lose its mask"),
@@ -229,7 +230,7 @@ def test_a_mistake_is_a_value_error_and_a_type_error() -> None:
 
 
 def test_bad_arguments() -> None:
-    with pytest.raises(TypeError, match="name must be a string, got 3"):
+    with pytest.raises(TypeError, match="name must be a string, got a int"):
         Model(3, lambda rng, n: n)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="must not be empty"):
         Model(" ", lambda rng, n: n)
@@ -237,7 +238,7 @@ def test_bad_arguments() -> None:
         Model("a")
     with pytest.raises(TypeError, match="'a': prior must be a function or None, got 1"):
         Model("a", print, prior=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="kind must be one of batch, one, jax, got 'many'"):
+    with pytest.raises(ValueError, match=r"kind must be 'batch' .* got 'many'"):
         Model("a", print, kind="many")  # type: ignore[arg-type]
     model = Model("a", lambda rng, n: np.zeros(n))
     with pytest.raises(TypeError, match=r"rng must be a numpy\.random.Generator.*got 3"):

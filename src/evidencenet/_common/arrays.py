@@ -3,6 +3,7 @@
 First what a user gives is turned into data, then come functions that work on all arrays of a batch at once.
 """
 
+import numbers
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evidencenet._common.harmless import listed
 from evidencenet._common.warnings import InputWarning
 
 Data = np.ndarray | dict[str, np.ndarray]
@@ -104,7 +106,7 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
             f"{', '.join(map(repr, columns))}, in any order"
         )
     warnings.warn(
-        f"the columns are in another order ({', '.join(names)}); by their names they were put in the order "
+        f"the columns are in another order ({listed(names)}); by their names they were put in the order "
         f"{', '.join(columns)}",
         InputWarning,
         stacklevel=3,
@@ -114,10 +116,33 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
 
 @dataclass(frozen=True)
 class Named:
-    """An array with names for its last axis, in a form that `in_order` knows."""
+    """An array with names for its last axis. NumPy takes it as the array, and `net.compare` uses the names.
+
+    Examples
+    --------
+    >>> table = Named(np.array([[1.0, 2.0], [3.0, 4.0]]), ("a", "b"))
+    >>> table[1].columns, np.sum(table)
+    (('a', 'b'), np.float64(10.0))
+    """
 
     values: np.ndarray
     columns: tuple[str, ...]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.array(self.values, dtype=dtype, copy=copy)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return some rows, with the names; an index of several axes gives an array."""
+        chosen = self.values[rows]
+        return chosen if isinstance(rows, tuple) else Named(chosen, self.columns)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.values.shape
 
     def to_numpy(self) -> np.ndarray:
         """Return the array."""
@@ -136,10 +161,16 @@ def _with_names(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, 
         x = plain_array(x)
     elif isinstance(x, np.ndarray) and x.dtype.names:
         names, x = x.dtype.names, np.stack([x[name] for name in x.dtype.names], axis=-1)
+    elif isinstance(x, list) and x and all(isinstance(row, Mapping) and set(row) == set(x[0]) for row in x):
+        names, x = list(x[0]), plain_array([list(row[name] for name in x[0]) for row in x])
     elif isinstance(x, Mapping) and x:
         single = all(np.ndim(value) == 0 and not isinstance(value, str) for value in x.values())
         if single or (columns is not None and set(x) == set(columns)):
-            names, x = list(x), np.stack([plain_array(value) for value in x.values()], axis=-1)
+            numbers = [np.nan if value is None else value for value in x.values()]
+            names, x = list(x), np.stack([plain_array(value) for value in numbers], axis=-1)
+    if names is not None and all(isinstance(name, tuple) for name in names):
+        # Columns of several levels.
+        names = [".".join(map(str, name)) for name in names]
     # Numbers are what pandas calls columns without names.
     if names is None or not all(isinstance(name, str) for name in names):
         return x, None
@@ -156,12 +187,24 @@ def plain_array(value: Any) -> np.ndarray:
     if hasattr(value, "detach") and hasattr(value, "cpu"):
         # PyTorch: off the graph and off the graphics card.
         value = value.detach().cpu()
+        if str(value.dtype) == "torch.bfloat16":
+            value = value.float()
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         return _table_values(value)
     array = np.asarray(value)
-    if array.dtype == object and hasattr(value, "to_numpy") and hasattr(value, "index"):
+    if array.dtype != object:
+        return array
+    if hasattr(value, "to_numpy") and hasattr(value, "index"):
         # A pandas Series that marks missing numbers with NA.
-        array = np.asarray(value.to_numpy(dtype=np.float64, na_value=np.nan))
+        value = value.to_numpy(dtype=object, na_value=np.nan)
+        array = np.asarray(value)
+    real = [isinstance(item, numbers.Real) for item in array.flat]
+    if any(real) and all(item is None or is_real for item, is_real in zip(array.flat, real, strict=True)):
+        # None becomes NaN.
+        return array.astype(np.float64)
+    if array.ndim == 1 and array.size and all(isinstance(item, list | np.ndarray) for item in array):
+        shapes = {np.shape(item) for item in array}
+        return plain_array(list(array)) if len(shapes) == 1 else array
     return array
 
 
@@ -174,12 +217,14 @@ def _table_values(table: Any) -> np.ndarray:
     for name in table.columns:
         column = table[name]
         try:
-            numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
+            if getattr(column.dtype, "kind", "") in "Mm" or "date" in str(column.dtype).lower():
+                raise TypeError("dates have no unit")
+            columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
         except (TypeError, ValueError):
             raise TypeError(
-                f"column {name!r} of x holds {column.dtype}, not numbers; leave it out, or code it as numbers"
+                f"column {name!r} of x holds {column.dtype}, not numbers: leave it out, or code it as "
+                f"numbers. If it holds the labels, write Simulations(table, {name!r})"
             ) from None
-        columns.append(numbers)
     return np.stack(columns, axis=1)
 
 
@@ -257,18 +302,23 @@ def kind_of(value: Any) -> str:
 
 def _as_numbers(value: Any, what: str) -> np.ndarray:
     if not (isinstance(value, list | tuple) or hasattr(value, "__array__")):
-        raise TypeError(f"{what} must be an array (or x a dict of arrays), got {kind_of(value)}")
+        advice = f"; read the file first: read_data({value!r})" if isinstance(value, str) else ""
+        raise TypeError(f"{what} must be an array (or x a dict of arrays), got {kind_of(value)}{advice}")
     try:
         array = plain_array(value)
     except ValueError:
         raise ValueError(
-            f"{what} is a list of rows that differ in length or shape; wanted one shape for all"
+            f"{what} is a list of rows that differ in shape; wanted one shape for all. (Rows may differ in "
+            "length, but only along their first axis: (T, C), not (C, T))"
         ) from None
     if array.dtype.kind in "iuf":
         # Also turns the byte order of files such as FITS into the machine's own.
         single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
         array = array.astype(np.float32 if single else np.float64, copy=False)
     elif array.dtype.kind != "b":
+        texts = [item for item in array.flat[:1000] if isinstance(item, str | bytes)]
+        if texts:
+            raise TypeError(f"{what} holds text, such as {str(texts[0])!r}; wanted numbers")
         advice = "; give the real and imaginary parts as two columns" if array.dtype.kind == "c" else ""
         raise TypeError(f"{what} has dtype {array.dtype}; wanted numbers or booleans{advice}")
     if array.ndim == 0:

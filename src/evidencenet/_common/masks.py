@@ -3,16 +3,22 @@
 A mask is True where there is a number. Where it is False the array holds 0, which networks ignore.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
-from evidencenet._common.arrays import Data, as_data, plain_array
+from evidencenet._common.arrays import Data, as_data, layout, plain_array
+
+Form = Literal[
+    "elements", "numbers", "plane", "pixels", "pixels first", "channels", "channels first", "parts"
+]
+# Arrays (rows, columns) with this many columns or more, and fewer than four times as many rows, are planes.
+_LEAST_SIDE = 5
 
 
-def mask_missing(x: Any) -> Data:
-    """Return data in which NaN means a missing number, with masks instead of NaN.
+def mask_missing(x: Any) -> tuple[Data, Form]:
+    """Return data in which NaN means a missing number, with masks instead of NaN; and the form they now have.
 
     Parameters
     ----------
@@ -21,36 +27,92 @@ def mask_missing(x: Any) -> Data:
 
     Returns
     -------
-    Data
-        - Vectors (n, d): a dict of ``"x"`` and ``"mask"``, both (n, d).
-        - Sets and series (n, N, C): a dict of ``"x"`` and ``"mask"``, (n, N), which is True for elements that
-          have any number. If elements can be missing in part, also ``"seen"``, (n, N, C), which is 1 where
-          there is a number and else 0.
-        - Images (n, H, W, C): an array with a further channel, which is 1 where there is a number; if the
-          channels can be missing one by one, with C further channels.
-        - A dict: for each array with NaN another one, named ``"<key>_seen"``, of 1 and 0. NaN that an
-          existing mask leaves out becomes 0.
+    data, form
+        - Vectors (n, d): "elements", a dict of ``"x"`` and ``"mask"``, both (n, d).
+        - Sets and series (n, N, C): "elements", with a mask (n, N), if elements are always missing as a
+          whole. Otherwise "numbers", with also ``"seen"``, (n, N, C), which is 1 where there is a number.
+        - Images (n, H, W) of which single pixels are missing: "plane", an array (n, H, W, 2), whose second
+          channel is 1 where there is a number.
+        - Images (n, H, W, C) or (n, C, H, W): "pixels", with one further channel, if all channels of a pixel
+          are missing together, otherwise "channels", with C further channels. If the channels come first,
+          so is it said.
+        - A dict: "parts". For each array with NaN there is another one, named ``"<key>_seen"``, of 1 and 0.
+          NaN that an existing mask leaves out becomes 0.
 
     Examples
     --------
     >>> mask_missing(np.array([[1.0, np.nan]]))
-    {'x': array([[1., 0.]]), 'mask': array([[ True, False]])}
+    ({'x': array([[1., 0.]]), 'mask': array([[ True, False]])}, 'elements')
     """
     data = as_data(x)
     if isinstance(data, dict):
-        return _masked_dict(data)
+        return _masked_dict(data), "parts"
     there: np.ndarray = ~np.isnan(data)
+    form = _form_of(there)
+    return _in_form(data, there, form), form
+
+
+def _form_of(there: np.ndarray) -> Form:
+    if there.ndim == 2:
+        return "elements"
+    first = there.ndim > 3 and there.shape[1] < there.shape[-1]
+    axis = 1 if first else -1
+    together = bool((there.all(axis=axis) == there.any(axis=axis)).all())
+    if there.ndim == 3:
+        rows, columns = there.shape[1:]
+        if together:
+            return "elements"
+        return "plane" if columns >= _LEAST_SIDE and rows < 4 * columns else "numbers"
+    if together:
+        return "pixels first" if first else "pixels"
+    return "channels first" if first else "channels"
+
+
+def _in_form(data: np.ndarray, there: np.ndarray, form: Form) -> Data:
+    """Write data (n, ...), of which only some numbers are there, in one of the forms."""
     filled: np.ndarray = np.where(there, data, data.dtype.type(0))
-    if data.ndim == 2:
-        return {"x": filled, "mask": there}
-    together = bool((there.all(axis=-1) == there.any(axis=-1)).all())
-    if data.ndim == 3:
-        masked: dict[str, np.ndarray] = {"x": filled, "mask": np.asarray(there.any(axis=-1))}
-        if not together:
-            masked["seen"] = there.astype(data.dtype)
-        return masked
-    seen = there[..., :1] if together else there
-    return np.concatenate([filled, seen.astype(data.dtype)], axis=-1)
+    seen = there.astype(data.dtype)
+    if form in ("elements", "numbers"):
+        mask = np.asarray(there.any(axis=tuple(range(2, there.ndim))))
+        masked = {"x": filled, "mask": mask}
+        return masked if form == "elements" else masked | {"seen": seen}
+    if form == "plane":
+        return np.stack([filled, seen], axis=-1)
+    axis = 1 if form.endswith("first") else -1
+    return np.concatenate([filled, seen if "channels" in form else seen.max(axis, keepdims=True)], axis=axis)
+
+
+def unmasked_shape(example: Data, form: Form) -> tuple[int, ...]:
+    """Return the shape that a draw had before its missing numbers were masked; `example` is one draw."""
+    if isinstance(example, dict):
+        return tuple(example["x"].shape)
+    if form == "plane":
+        return tuple(example.shape[:-1])
+    shape, axis = list(example.shape), 0 if form.endswith("first") else -1
+    shape[axis] = shape[axis] // 2 if "channels" in form else shape[axis] - 1
+    return tuple(shape)
+
+
+def with_nan(x: Data, form: Form) -> Data:
+    """Return draws (n, ...) that `mask_missing` brought to a form as they were before, with NaN.
+
+    Examples
+    --------
+    >>> with_nan(*mask_missing(np.array([[1.0, np.nan]])))
+    array([[ 1., nan]])
+    """
+    if form == "parts":
+        return x
+    if isinstance(x, dict):
+        there = x["mask"].reshape(x["mask"].shape + (1,) * (x["x"].ndim - 2))
+        there = there if form == "elements" else x["seen"] > 0
+        return np.where(there, x["x"], np.nan)
+    if form == "plane":
+        return np.where(x[..., 1] > 0, x[..., 0], np.nan)
+    axis = 1 if form.endswith("first") else -1
+    channels = x.shape[axis] // 2 if "channels" in form else x.shape[axis] - 1
+    values, seen = np.split(x, [channels], axis=axis)
+    return np.where(seen > 0, values, np.nan)
 
 
 def _masked_dict(data: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -80,6 +142,8 @@ def no_infinity(array: np.ndarray) -> np.ndarray:
 
 def is_unequal(rows: Any) -> bool:
     """Say whether rows are arrays that differ in the length of their first axis, and in nothing else."""
+    if isinstance(rows, np.ndarray) and rows.dtype == object and rows.ndim == 1:
+        rows = list(rows)
     if not isinstance(rows, list | tuple) or len(rows) < 2:
         return False
     try:
@@ -142,9 +206,11 @@ def made_equal(first: Data, other: Data, *, add_mask: bool) -> tuple[Data, Data]
     add_mask
         Whether arrays without a mask may get one. Batches that have a mask may always be padded.
     """
-    if add_mask and not (isinstance(first, dict) and isinstance(other, dict)):
+    if add_mask and layout(first) != layout(other):
         one, two = _with_full_mask(first), _with_full_mask(other)
-        if one is None or two is None or one["x"].shape[2:] != two["x"].shape[2:]:
+        if one is None or two is None or set(one) != set(two):
+            return first, other
+        if any(one[key].shape[2:] != two[key].shape[2:] for key in one):
             return first, other
         first, other = one, two
     if not (isinstance(first, dict) and isinstance(other, dict) and set(first) == set(other)):
@@ -164,77 +230,149 @@ def made_equal(first: Data, other: Data, *, add_mask: bool) -> tuple[Data, Data]
 
 
 def _with_full_mask(batch: Data) -> dict[str, np.ndarray] | None:
-    if isinstance(batch, dict):
-        return batch if set(batch) == {"x", "mask"} else None
-    return {"x": batch, "mask": np.ones(batch.shape[:2], bool)}
+    if not isinstance(batch, dict):
+        return {"x": batch, "mask": np.ones(batch.shape[:2], bool)}
+    if "mask" in batch:
+        return batch
+    # Arrays of as many elements each belong together, such as times and values.
+    if any(array.dtype == bool for array in batch.values()) or len({a.shape[1] for a in batch.values()}) > 1:
+        return None
+    return batch | {"mask": np.ones(next(iter(batch.values())).shape[:2], bool)}
 
 
-def like_draws(x: Any, example: Data) -> Any:
-    """Bring observations given as arrays into the masked form of the draws; return others as they are.
+def like_draws(x: Any, example: Data, form: Form | None = None) -> Any:
+    """Bring observations to the form of draws with masks; what needs nothing, or does not fit, stays.
 
-    NaN becomes missing, and arrays that are shorter than the draws are padded.
+    NaN becomes missing if it was declared so in the draws, and arrays shorter than the draws are padded.
 
     Parameters
     ----------
     x
-        One observation, or several: an array, or a list of arrays of unequal length.
+        One observation, or several: an array, a list of arrays of unequal length, or a dict of arrays.
     example
-        One draw, without an axis of draws: a dict of ``"x"``, ``"mask"`` and perhaps ``"seen"``, or an image
-        with channels that say which numbers are there.
+        One draw, without an axis of draws.
+    form
+        What `mask_missing` made of the draws; None if their NaN were not masked. They may then still have a
+        mask because of their unequal lengths.
+
+    Raises
+    ------
+    ValueError
+        If an observation is longer than all draws, or has gaps that no draw had.
 
     Examples
     --------
     >>> example = {"x": np.zeros(3), "mask": np.zeros(3, bool)}
-    >>> like_draws(np.array([1.0, np.nan]), example)
-    {'x': array([[1., 0., 0.]]), 'mask': array([[ True, False, False]])}
+    >>> like_draws(np.array([1.0, 2.0]), example)
+    {'x': array([[1., 2., 0.]]), 'mask': array([[ True,  True, False]])}
+    >>> like_draws(np.array([1.0, np.nan, 2.0]), example, "elements")
+    {'x': array([[1., 0., 2.]]), 'mask': array([[ True, False,  True]])}
     """
-    if not isinstance(example, dict):
-        return _image_like(x, example)
-    if isinstance(x, dict) or not {"x", "mask"} <= set(example) <= {"x", "mask", "seen"}:
+    if isinstance(x, Mapping):
+        if form == "parts" and isinstance(example, dict):
+            return _parts_like(x, example)
+        may_be_padded = isinstance(example, dict) and set(example) == {*x, "mask"} and "mask" not in x
+        return _padded_parts(x, example) if may_be_padded else x
+    if form is None or form == "parts":
+        may_be_padded = isinstance(example, dict) and {"x", "mask"} <= set(example) <= {"x", "mask", "x_seen"}
+        return _padded_like(x, example) if may_be_padded else x
+    batch = _batch_of(x, unmasked_shape(example, form))
+    if batch is None:
         return x
+    there: np.ndarray = ~np.isnan(batch)
+    if there.ndim > 2 and form in ("elements", "pixels", "pixels first"):
+        axis = 1 if form == "pixels first" else -1
+        if (there.all(axis=axis) != there.any(axis=axis)).any():
+            what = "an element" if form == "elements" else "a pixel"
+            raise ValueError(
+                f"{what} of x is missing in part, but in the draws it was always missing as a whole. "
+                "Simulate draws that have such gaps too."
+            )
+    return _in_form(batch, there, form)
+
+
+def _batch_of(x: Any, shape: tuple[int, ...]) -> np.ndarray | None:
+    """Return one observation of a shape, or several, as a batch of numbers; None if x is something else."""
+    try:
+        array = plain_array(x)
+    except ValueError:  # rows that differ in length
+        return None
+    if array.dtype.kind not in "biuf" or array.shape[-len(shape) :] != shape or array.ndim > len(shape) + 1:
+        return None
+    array = array.astype(np.result_type(array, np.float32), copy=False)
+    return array[None] if array.ndim == len(shape) else array
+
+
+def _parts_like(x: Mapping[str, Any], example: Mapping[str, np.ndarray]) -> Any:
+    """Add to a dict of arrays those that say which numbers are there, if it has none."""
+    added = {key: key.removesuffix("_seen") for key in example if key not in x and key.endswith("_seen")}
+    if set(x) | set(added) != set(example) or not all(key in x for key in added.values()):
+        return x
+    complete = dict(x)
+    for key, of in added.items():
+        array = plain_array(x[of])
+        complete[key] = (~np.isnan(array)).astype(array.dtype)
+        complete[of] = np.nan_to_num(array, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    return {key: complete[key] for key in example}
+
+
+def _padded_parts(x: Mapping[str, Any], example: Any) -> Any:
+    """Pad the arrays of one observation to the length of the draws, and add the mask."""
+    arrays = {key: plain_array(value) for key, value in x.items()}
+    longest = len(example["mask"])
+    lengths = {len(array) if array.ndim else 0 for array in arrays.values()}
+    if len(lengths) != 1 or any(array.shape[1:] != example[key].shape[1:] for key, array in arrays.items()):
+        return x
+    (length,) = lengths
+    _check_length(length, longest)
+    batch = {key: array[None] for key, array in arrays.items()}
+    batch |= {"mask": np.ones((1, length), bool)}
+    padded = lengthened(batch, dict.fromkeys(batch, longest))
+    return {key: padded[key] for key in example}
+
+
+def _check_length(length: int, longest: int) -> None:
+    if length > longest:
+        raise ValueError(
+            f"an observation has length {length}, and the longest draw has {longest}; simulate data that are "
+            "as long"
+        )
+
+
+def _padded_like(x: Any, example: Any) -> Any:
+    """Pad one observation, or several, to the length of the draws."""
     wanted = example["x"].shape
-    rows = list(x) if is_unequal(x) else None
+    if isinstance(x, list | tuple) and not x:
+        return x
+    rows = [plain_array(row) for row in x] if is_unequal(x) else None
     if rows is None:
         array = plain_array(x)
         if array.dtype.kind not in "biuf" or array.ndim not in (len(wanted), len(wanted) + 1):
             return x
         rows = [array] if array.ndim == len(wanted) else list(array)
-    longest = max(len(row) for row in rows)
-    if longest > wanted[0]:
+    if not rows or any(row.shape[1:] != wanted[1:] for row in rows):
+        return x
+    if "x_seen" not in example:
+        # NaN after the end is how others pad.
+        rows = [_without_end(row) for row in rows]
+    _check_length(max(len(row) for row in rows), wanted[0])
+    if any(len(row) == wanted[0] > 1 and not row[-1].any() for row in rows):
         raise ValueError(
-            f"an observation has length {longest}, and the longest draw has {wanted[0]}; simulate data that "
-            "are as long"
+            "an observation ends with 0, as draws do that were padded. If these zeros are padding, leave "
+            "them out; if they are data, give a dict of the arrays and their 'mask', which is True where "
+            "there is data"
         )
     padded = pad(rows, wanted[0])
+    if "x_seen" not in example:
+        return padded
     there = ~np.isnan(padded["x"])
-    per_element = there if there.ndim == 2 else there.any(axis=tuple(range(2, there.ndim)))
-    masked = {"x": np.where(there, padded["x"], 0.0), "mask": padded["mask"] & per_element}
-    if "seen" in example:
-        in_length = padded["mask"].reshape(padded["mask"].shape + (1,) * (there.ndim - 2))
-        masked["seen"] = (there & in_length).astype(masked["x"].dtype)
-    elif there.ndim > 2 and (there.all(axis=-1) != there.any(axis=-1)).any():
-        raise ValueError(
-            "an element of x is missing in part, and in the draws elements were missing only as a whole; "
-            "simulate data with such gaps"
-        )
-    return masked
+    filled = np.where(there, padded["x"], 0.0)
+    return {"x": filled, "mask": padded["mask"], "x_seen": there.astype(filled.dtype)}
 
 
-def _image_like(x: Any, example: np.ndarray) -> Any:
-    """Add to images with NaN the channels that say which numbers are there."""
-    if isinstance(x, dict) or example.ndim != 3 or not hasattr(x, "__array__"):
-        return x
-    array = plain_array(x)
-    if array.dtype.kind != "f" or array.ndim not in (3, 4) or array.shape[-3:-1] != example.shape[:2]:
-        return x
-    channels, wanted = array.shape[-1], example.shape[-1]
-    if channels == wanted or wanted not in (channels + 1, 2 * channels):
-        return x
-    there = ~np.isnan(array)
-    if wanted == channels + 1 and (there.all(axis=-1) != there.any(axis=-1)).any():
-        raise ValueError(
-            "x lacks some channels of a pixel, and in the draws all channels were missing together; simulate "
-            "data with such gaps"
-        )
-    seen = there[..., :1] if wanted == channels + 1 else there
-    return np.concatenate([np.where(there, array, 0.0), seen.astype(array.dtype)], axis=-1)
+def _without_end(row: np.ndarray) -> np.ndarray:
+    """Leave out NaN after the last element of an observation."""
+    if row.dtype.kind != "f":
+        return row
+    there = np.flatnonzero(~np.isnan(row.reshape(len(row), -1)).all(axis=1))
+    return row[: there[-1] + 1] if len(there) else row

@@ -138,7 +138,9 @@ def probability(p: float) -> str:
     """
     if p > 1 - _TINY:
         return "> 0.9999"
-    return _three_figures(math.log10(p)) if p > 0 else "< 10⁻³⁰⁰"
+    text = _three_figures(math.log10(p)) if p > 0 else "< 10⁻³⁰⁰"
+    # Rounded to three figures, 0.9997 would be 1.
+    return fraction(p) if text == "1" else text
 
 
 def fraction(p: float) -> str:

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Self
 
 import evidencenet as en
-from evidencenet._common.arrays import Data, arrays_of, as_data, map_arrays, with_draws
+from evidencenet._common.arrays import Data, arrays_of, map_arrays
 from evidencenet.cli.session import CommandError
+from evidencenet.estimator.evaluation import as_batch
 from evidencenet.simulation.io.draws import read_data
 
 
@@ -21,7 +22,11 @@ class Observations:
     @classmethod
     def read(cls, path: Path, net: en.EvidenceNetwork) -> Self:
         """Read a file of several observations, or of a single one without a first axis."""
-        return cls(path, as_data(with_draws(read_data(path), net.example)))
+        try:
+            return cls(path, as_batch(read_data(path), net.example, net.columns, net.masked))
+        except ValueError as error:
+            named = str(error).startswith(str(path))
+            raise CommandError(str(error) if named else f"{path}: {error}") from error
 
     def __len__(self) -> int:
         return len(arrays_of(self.data)[0])

@@ -18,6 +18,7 @@ import typer
 import evidencenet as en
 from evidencenet._common.atomic import write_text
 from evidencenet._common.display import plain
+from evidencenet._common.harmless import harmless_text
 from evidencenet._common.signals import EXIT_CODE, Terminated, sigterm_as_interrupt
 from evidencenet._common.versions import versions
 from evidencenet._common.warnings import EvidenceWarning
@@ -138,9 +139,8 @@ def show(text: str, stream: TextIO) -> None:
 
     They can come from a file, for example in the name of a model.
     """
-    safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     encoding = stream.encoding or "utf-8"
-    print(safe.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
+    print(harmless_text(text).encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
 def new_file(path: Path, force: bool) -> Path:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import evidencenet as en
+from evidencenet._common.atomic import moved, removed
 from evidencenet._common.files import FileError
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
@@ -144,7 +145,8 @@ def _store(out: Path, n: int, force: bool) -> Path:
             f"cannot tell from the suffix {suffix!r} how to write {out}; wanted {', '.join(known)}."
         )
     partial = out.with_name(f"{out.name}.partial.zarr")
-    if suffix != ".zarr" or not out.exists():
+    # An empty folder is one that was begun by a command that was killed at once.
+    if suffix != ".zarr" or not out.exists() or (out.is_dir() and not any(out.iterdir())):
         new_file(out, force)
         return out if suffix == ".zarr" else partial
     about = _described(out)
@@ -190,9 +192,6 @@ def _move(sims: en.Simulations, store: Path, out: Path) -> None:
             raise CommandError(
                 f"{error}. The draws are kept in {store}, which can be read as it is."
             ) from error
-        shutil.rmtree(store)
+        removed(store)
         return
-    old = out.with_name(f".{out.name}.{os.getpid()}.old")
-    os.replace(out, old)
-    os.replace(store, out)
-    shutil.rmtree(old)
+    moved(store, out)

@@ -13,8 +13,10 @@ import numpy as np
 from scipy.special import softmax
 
 from evidencenet._common import wording
+from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import index_of
 from evidencenet._common.display import card, frame, plain
+from evidencenet._common.harmless import harmless, pair_text
 from evidencenet.checks.range import Bound, Range
 from evidencenet.estimator.densities import difference, finite
 
@@ -28,6 +30,23 @@ _NOVEL = 0.001
 # Few held-out draws have no p-values that small. Then the smallest they have counts, if it is below this.
 _NOVEL_AT_MOST = 0.01
 _LN10 = float(np.log(10.0))
+# What people look for in an answer, and where it is.
+_HINTS = {
+    "logk": "log_k",
+    "lnk": "log_k",
+    "log_bayes_factor": "log_k",
+    "log_bf": "log_k",
+    "bf": "bayes_factor",
+    "k": "bayes_factor",
+    "p_value": "novelty",
+    "posterior": "probabilities",
+    "probability": "probabilities",
+    "std": "error",
+    "sigma": "error",
+    "log_k_error": "error",
+    "winner": "best",
+    "summary": "to_dict() or to_dataframe()",
+}
 # Width of the printed text, and where the second column starts: after "validated range".
 _WIDTH, _INDENT = 110, 18
 # A table of more observations is printed with its middle left out.
@@ -148,16 +167,17 @@ class PairAnswer:
             return f"not validated (the network says {wording.odds(pair.estimate)})"
         if (bound := pair.bound) is None:
             return wording.odds(pair.estimate)
-        if bound.value <= 0:
+        end = float(bound.text()[2:])
+        if end <= 0:
             return f"not settled (the network says {wording.odds(pair.estimate)})"
-        return f"{'more' if bound.above else 'less'} than {wording.odds(float(bound.text()[2:]))}"
+        return f"{'more' if bound.above else 'less'} than {wording.odds(end)}"
 
     @property
     def words(self) -> str:
         """Jeffreys' and Kass and Raftery's words for the evidence, or for its bound; empty without one."""
         pair = self.favouring()
         bound = pair.bound
-        if pair.range.empty or (bound is not None and bound.value <= 0):
+        if pair.range.empty or (bound is not None and float(bound.text()[2:]) <= 0):
             return ""
         size = pair.estimate if bound is None else bound.value
         return f"{wording.jeffreys(size)} by Jeffreys, {wording.kass_raftery(size)} by Kass & Raftery"
@@ -181,7 +201,7 @@ class PairAnswer:
         return f"{bound.text(unit=unit)} (97.5% bound, beyond the validated range of {draws}; {says})"
 
     def __str__(self) -> str:
-        return f"{self.model} against {self.against}: log K {self.text()}"
+        return f"{pair_text(self.model, self.against)}: log K {self.text()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, one level deep."""
@@ -273,6 +293,14 @@ class Comparison:
             return 0.0
         above, below = self.names.index(pair.model), self.names.index(pair.against)
         return float(np.log(self.valid[above] / self.valid[below]))
+
+    @property
+    def best(self) -> str:
+        """The model with the largest evidence p(x|model)."""
+        return self.names[self.ranking[0]]
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
 
     @property
     def lead(self) -> PairAnswer:
@@ -394,28 +422,32 @@ class Comparison:
 
     def _title(self) -> str:
         if len(self.names) == 2:
-            return f"{self.names[1]} against {self.names[0]}"
-        return f"{len(self.names)} models, best first; log K against {self.names[0]}, natural log"
+            return pair_text(self.names[1], self.names[0])
+        return f"{len(self.names)} models, best first; log K against {harmless(self.names[0])}, natural log"
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return all lines: label and text."""
         two, lead, rows = len(self.names) == 2, self.lead, []
-        listed = dict(zip(self.names, self._probability_texts(), strict=True))
+        shown = [harmless(name) for name in self.names]
+        chances = self._probability_texts()
         if two:
             rows += _of_two(self.pairs[0])
         else:
             for k in self.ranking:
                 text = f"log K {self.pair(k, 0).text()}" if k else "the others' log K is against this model"
-                rows.append((self.names[k], f"probability {listed[self.names[k]]}; {text}"))
+                rows.append((shown[k], f"probability {chances[k]}; {text}"))
         evidence = f": {lead.words}" if lead.words else ""
-        rows.append(("odds", f"{lead.odds} for {lead.model} over {lead.against}{evidence}"))
+        rows.append(
+            ("odds", f"{lead.odds} for {harmless(lead.model)} over {harmless(lead.against)}{evidence}")
+        )
         if two:
             doubt = "" if self.in_range else " (if the network extrapolates well)"
-            rows.append(("probabilities", ", ".join(f"{name} {p}" for name, p in listed.items()) + doubt))
+            texts = (f"{name} {p}" for name, p in zip(shown, chances, strict=True))
+            rows.append(("probabilities", ", ".join(texts) + doubt))
             if not self.pairs[0].range.empty:
                 rows.append(("validated range", _range_text(self.pairs[0])))
         else:
-            ends = (f"{pair.model} {_ends(pair.range)}" for pair in self._against_first())
+            ends = (f"{harmless(pair.model)} {_ends(pair.range)}" for pair in self._against_first())
             rows.append(("validated range", f"log K of {'; '.join(ends)}"))
         rows.append(("novelty", self._novelty_text()))
         if failed := self._failed_text():
@@ -438,17 +470,17 @@ class Comparison:
         if self.valid is None or term == 0 or abs(term) <= pair.error:
             return ""
         parts = zip(self.names, 1 - self.valid, strict=True)
-        failed = ", ".join(f"{100 * part:.3g}% of {name}" for name, part in parts)
+        failed = ", ".join(f"{100 * part:.3g}% of {harmless(name)}" for name, part in parts)
         return (
-            f"{wording.fixed(term)} of log K of {pair.model} against {pair.against} comes from draws that "
-            f"failed ({failed})"
+            f"{wording.fixed(term)} of log K of {pair_text(pair.model, pair.against)} comes from "
+            f"draws that failed ({failed})"
         )
 
     def _novelty_text(self) -> str:
         if np.isnan(self.novelty).all():
             return "not computed for data of so many numbers"
         parts = zip(self.names, self.novelty, strict=True)
-        listed = ", ".join(f"{wording.p_value(p)} for {name}" for name, p in parts)
+        listed = ", ".join(f"{wording.p_value(p)} for {harmless(name)}" for name, p in parts)
         return f"p = {listed} (how often a draw of the model lies farther out)"
 
     def _other_warnings(self) -> list[str]:
@@ -487,6 +519,34 @@ class Comparisons(Sequence[Comparison]):
 
     def __iter__(self) -> Iterator[Comparison]:
         return iter(self.answers)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
+
+    @property
+    def log_k(self) -> list[float]:
+        """Natural log K of each observation; beyond the validated range it is shown as its bound."""
+        return [answer.log_k for answer in self.answers]
+
+    @property
+    def error(self) -> np.ndarray:
+        """Standard error of each log K, (n,)."""
+        return np.array([answer.error for answer in self.answers])
+
+    @property
+    def in_range(self) -> np.ndarray:
+        """Whether each log K lies in its validated range, (n,)."""
+        return np.array([answer.in_range for answer in self.answers])
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """Posterior probability of each model for each observation, (n, K)."""
+        return np.stack([answer.probabilities for answer in self.answers])
+
+    @property
+    def novelty(self) -> np.ndarray:
+        """P-values of novelty of each observation for each model, (n, K)."""
+        return np.stack([answer.novelty for answer in self.answers])
 
     def table(self, rows: Sequence[int] | None = None) -> str:
         """Write one line for each observation; `rows` are their numbers, from 0 on by default."""
@@ -533,21 +593,22 @@ class Comparisons(Sequence[Comparison]):
 
     def _header(self) -> str:
         names = self.answers[0].names
-        pair = f"{names[1]} against {names[0]}" if len(names) == 2 else "the pair named"
+        pair = pair_text(names[1], names[0]) if len(names) == 2 else "the pair named"
         return f"{'row':>5}  {'best model':<{self._width()}}  {'probability':<11}  natural log K of {pair}"
 
     def _line(self, number: int, answer: Comparison) -> str:
         best = answer.ranking[0]
         chance = wording.probability(float(answer.probabilities[best]))
         pair = answer.pair()
-        named = "" if len(answer.names) == 2 else f"{pair.model} against {pair.against} "
+        named = "" if len(answer.names) == 2 else f"{pair_text(pair.model, pair.against)} "
         novel = any(warning.kind == "novelty" for warning in answer.warnings)
         unlike = "; unlike the draws of every model" if novel else ""
         width = self._width()
-        return f"{number:>5}  {answer.names[best]:<{width}}  {chance:<11}  {named}{pair.text()}{unlike}"
+        first = harmless(answer.names[best])
+        return f"{number:>5}  {first:<{width}}  {chance:<11}  {named}{pair.text()}{unlike}"
 
     def _width(self) -> int:
-        return max(len(name) for name in ("best model", *self.answers[0].names))
+        return max(len(harmless(name)) for name in ("best model", *self.answers[0].names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -638,7 +699,7 @@ class Evaluated:
             text = f"{self.constants[i]}. No model produces such data, and log K does not see it."
             warnings.append(AnswerWarning("constant", text))
         for k in impossible:
-            text = f"{self.names[k]} cannot produce these data: its density is zero."
+            text = f"{harmless(self.names[k])} cannot produce these data: its density is zero."
             warnings.append(AnswerWarning("impossible", text))
         return tuple(warnings)
 

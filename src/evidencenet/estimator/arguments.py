@@ -2,10 +2,8 @@
 
 import difflib
 import inspect
-import operator
 import os
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +13,14 @@ import equinox as eqx
 import numpy as np
 
 from evidencenet import losses, networks
+from evidencenet._common.arguments import checked_seed, whole
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.executors import checked_executor
-from evidencenet._common.warnings import EvidenceWarning
+from evidencenet.estimator.given import Given
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.stream import Stream
 from evidencenet.training.checkpoint import run_fingerprint
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment
@@ -32,9 +32,16 @@ _OTHER_NAMES = {
     "timeseries": "Sequence",
     "convolution": "Image",
     "cnn": "Image",
+    "conv": "Image",
     "mlp": "Dense",
+    "rnn": "Recurrence",
+    "fourier": "Spectrum",
     "vector": "Dense",
 }
+
+
+# Words that people use for a loss, besides its name.
+_OTHER_LOSSES = {"bce": "Logistic", "binary cross entropy": "Logistic", "mse": "Squared"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +49,7 @@ class Request:
     """The arguments of `train`, checked; names are replaced by what they stand for.
 
     `known` are the known densities, if there are any. `sims` are the draws that networks are trained on: then
-    draws of a reference are among them.
+    draws of a reference are among them. `stream`, `held_out` and `about_stream` are those of `Given`.
     """
 
     sims: Simulations
@@ -59,10 +66,16 @@ class Request:
     checkpoint: Path | None
     executor: Any = None
     known: KnownDensities | None = None
+    stream: Stream | None = None
+    held_out: np.ndarray | None = None
+    about_stream: str | None = None
 
     @staticmethod
     def checked(
         sims: Any,
+        models: Any,
+        draws: Any,
+        workers: int,
         loss: Any,
         network: Any,
         members: Any,
@@ -77,27 +90,40 @@ class Request:
         executor: Any = None,
     ) -> "Request":
         """Check all arguments of `train`, whose parameters these are."""
-        sims, loss, network = checked_simulations(sims), checked_loss(loss), checked_network(network)
+        loss, network, seed = checked_loss(loss), checked_network(network), checked_seed(seed, stacklevel=5)
         check_others(recipe, baseline, augment, loss)
         if executor is not None and checkpoint is not None:
             raise ValueError(
                 "checkpoint= keeps the state of members that are trained here, and executor= trains them "
                 "elsewhere. Leave one of them out."
             )
+        given = Given.of(
+            sims,
+            models,
+            draws,
+            seed=seed,
+            workers=workers,
+            epochs=None if recipe is None else recipe.epochs,
+            progress=progress,
+        )
+        sims = checked_simulations(given.sims)
         request = Request(
             sims,
             loss,
             network,
-            checked_members(members),
+            whole("members", members, 1),
             recipe,
             baseline,
             augment,
             layout,
             learn_error,
-            checked_seed(seed),
+            seed,
             progress,
             None if checkpoint is None else Path(checkpoint),
             None if executor is None else checked_executor(executor),
+            stream=given.stream,
+            held_out=given.held_out,
+            about_stream=given.about,
         )
         if sims.log_density is None:
             return request
@@ -125,6 +151,8 @@ class Request:
             "baseline": self.baseline,
             "layout": self.layout,
         }
+        if self.about_stream is not None:
+            settings["the draws that are not in memory"] = self.about_stream
         return run_fingerprint(
             self.sims, augment=self.augment, network=self.network, loss=self.loss, settings=settings
         )
@@ -149,7 +177,7 @@ def checked_simulations(sims: Any) -> Simulations:
     if not isinstance(sims, Simulations):
         raise TypeError(
             f"train takes Simulations, got {kind_of(sims)}. Make them with simulate(models, n), or from "
-            "arrays with Simulations(x, model)."
+            "arrays with Simulations(x, model); or give models, train(models=[first, second], draws=100_000)."
         )
     if len(sims.names) < 2:
         raise ValueError(f"there is only one model, {sims.names[0]!r}; a comparison needs two or more.")
@@ -160,7 +188,7 @@ def checked_loss(loss: Any) -> losses.Loss | None:
     """Return a loss, given as such or by its name ("logistic"); None stays None."""
     if isinstance(loss, str):
         known = {name: kind for name, kind in vars(losses).items() if _is_loss(kind)}
-        return _by_name("loss", loss, known)()
+        return _by_name("loss", loss, known | {name: known[of] for name, of in _OTHER_LOSSES.items()})()
     if isinstance(loss, type) and issubclass(loss, losses.Loss):
         return loss()
     if loss is not None and not isinstance(loss, losses.Loss):
@@ -181,6 +209,12 @@ def checked_network(network: Any) -> networks.Architecture | None:
     if isinstance(network, type) and network in BUILT_IN.values():
         built: networks.Architecture = network()
         return built
+    if type(network).__module__.startswith("torch") or hasattr(network, "state_dict"):
+        raise TypeError(
+            f"network is {kind_of(network)} of PyTorch, and networks here are JAX: give one of "
+            "evidencenet.networks, its name, or a function network(x, outputs, key=key) that builds an "
+            "Equinox module."
+        )
     if isinstance(network, eqx.Module):
         raise TypeError(
             f"network is {kind_of(network)}, a module that is built already. Each member needs weights of "
@@ -195,42 +229,37 @@ def checked_network(network: Any) -> networks.Architecture | None:
     return network
 
 
-def checked_members(members: Any) -> int:
-    """Return the number of members."""
-    number = _whole_number("members", members)
-    if number < 1:
-        raise ValueError(f"members = {members}; wanted at least 1 network.")
-    return number
-
-
-def checked_seed(seed: Any) -> int:
-    """Return the seed; None draws one and says which."""
-    if seed is None:
-        drawn = int(np.random.SeedSequence().generate_state(1)[0])
-        warnings.warn(
-            f"seed=None, so the seed {drawn} was drawn. To have the same network again, pass seed={drawn}.",
-            EvidenceWarning,
-            stacklevel=4,
-        )
-        return drawn
-    number = _whole_number("seed", seed)
-    if number < 0:
-        raise ValueError(f"seed = {seed}; wanted a whole number, 0 or more.")
-    return number
-
-
 def check_others(recipe: Any, baseline: bool | None, augment: Any, loss: losses.Loss | None) -> None:
     """Check the recipe, the symmetry, and that the loss can use a baseline."""
     if recipe is not None and not isinstance(recipe, Recipe):
         raise TypeError(f"recipe = {recipe!r}; wanted a Recipe, such as Recipe(epochs=10) or Recipe.paper().")
-    if augment is not None and not callable(augment):
-        raise TypeError("augment must be a function augment(rng, x) that returns a batch like x.")
+    if augment is not None and not _takes_two(augment):
+        raise TypeError(
+            "augment must be a function augment(rng, x) of a NumPy generator and a batch of draws, which "
+            "returns a batch like x."
+        )
     if baseline and isinstance(loss, losses.Asymmetric):
         raise ValueError("an asymmetric loss cannot use a baseline. Leave it out, or change the loss.")
 
 
+def _takes_two(function: Any) -> bool:
+    """Say whether something can be called with two arguments, as far as that can be told."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except ValueError:  # some functions in C do not tell
+        return True
+    except TypeError:
+        return False
+    return True
+
+
 def _is_loss(kind: Any) -> bool:
-    return isinstance(kind, type) and issubclass(kind, losses.Loss) and _without_arguments(kind)
+    return (
+        isinstance(kind, type)
+        and issubclass(kind, losses.Loss)
+        and kind is not losses.Loss
+        and _without_arguments(kind)
+    )
 
 
 def _without_arguments(kind: type) -> bool:
@@ -248,7 +277,7 @@ def _by_name(what: str, name: str, known: Mapping[str, Any]) -> Any:
     plain = {_plain(key): key for key in known}
     if _plain(name) in plain:
         return known[plain[_plain(name)]]
-    close = difflib.get_close_matches(_plain(name), plain, n=1)
+    close = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=0.7)
     hint = f" Did you mean {plain[close[0]]!r}?" if close else ""
     raise ValueError(f"{what} = {name!r} is not known.{hint} Known are: {', '.join(sorted(known))}.")
 
@@ -266,12 +295,3 @@ def _check_signature(network: Any) -> None:
             f"network must be callable as network(x, outputs, key=key), but its parameters are {signature} "
             f"({error}). x is one draw, outputs the number of outputs, key a JAX key for the initial weights."
         ) from None
-
-
-def _whole_number(name: str, value: Any) -> int:
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        value = int(value)
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} = {value!r}; wanted a whole number.") from None

@@ -8,6 +8,7 @@ needed.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,9 +25,11 @@ from evidencenet._common.arrays import (
     map_arrays,
     with_draws,
 )
+from evidencenet._common.masks import Form, like_draws, unmasked_shape
 from evidencenet.estimator.densities import difference
 from evidencenet.estimator.error import scatter_of
 from evidencenet.networks import ensemble
+from evidencenet.training.scaling import Scaling
 
 if TYPE_CHECKING:
     from evidencenet.estimator.network import EvidenceNetwork
@@ -41,7 +44,7 @@ _ROWS = 65_536
 _SMALLEST_BLOCK = 64
 
 
-def checked(x: Any, example: Data, columns: Sequence[str] | None = None) -> Data:
+def checked(x: Any, example: Data, columns: Sequence[str] | None = None, masked: Form | None = None) -> Data:
     """Return observations as a batch like the draws, or say in an error what is wrong with them.
 
     Parameters
@@ -53,30 +56,71 @@ def checked(x: Any, example: Data, columns: Sequence[str] | None = None) -> Data
     columns
         Names of the numbers of a draw, if they are known. Data with named columns are then put in this order,
         and refused if they have other names.
+    masked
+        The form that missing numbers of the draws were given, if they were declared as missing.
     """
-    if columns is not None and not isinstance(example, dict):
-        x, _ = in_order(x, columns)
-    data, wanted = as_data(with_draws(x, example)), layout(map_arrays(lambda array: array[None], example))
-    if layout(data) != wanted:
-        if not isinstance(x, dict) and not isinstance(example, dict):
-            shape = ", ".join(map(str, example.shape))
-            raise ValueError(
-                f"x has shape {np.shape(x)}; this network wants one observation of shape {example.shape}, or "
-                f"several of shape (n, {shape}), as the draws that it was trained on."
-            )
-        raise ValueError(
-            f"x is {layout_text(layout(data))}; this network was trained on {layout_text(wanted)}. "
-            "Give observations in the form of the simulated data."
-        )
+    given, data = x, as_batch(x, example, columns, masked)
+    if layout(data) != layout(map_arrays(lambda array: array[None], example)):
+        raise ValueError(_wrong_form(given, data, example, masked))
     for key, array in data.items() if isinstance(data, dict) else [("", data)]:
         is_finite = finite_rows(array)
         if not is_finite.all():
+            place = f"x[{key!r}]" if isinstance(given, dict) else "x"
+            advice = (
+                "Infinity is not a number that can be missing; give NaN for a missing one."
+                if masked is not None
+                else "If numbers can be missing, let the simulators return NaN in the same way, draw with "
+                "simulate(..., missing='mask'), and train on that: then x may hold NaN."
+            )
             raise ValueError(
-                f"x{f'[{key!r}]' if key else ''} holds NaN or infinity in {(~is_finite).sum()} of "
-                f"{len(array)} observations, first in number {int(np.argmin(is_finite))}: its Bayes factor "
-                "is not defined. If data can be missing, simulate that too and pass a mask."
+                f"{place} holds NaN or infinity in {(~is_finite).sum()} of {len(array)} observations, first "
+                f"in number {int(np.argmin(is_finite))}: its Bayes factor is not defined. {advice}"
+            )
+    if masked in ("elements", "numbers") and isinstance(data, dict) and len(data["mask"]):
+        empty = ~data["mask"].any(axis=1)
+        if empty.any():
+            raise ValueError(
+                f"observation number {int(np.argmax(empty))} has no number at all: every one is missing. "
+                "Leave such observations out."
             )
     return data
+
+
+def as_batch(x: Any, example: Data, columns: Sequence[str] | None, masked: Form | None) -> Data:
+    """Return observations as arrays with a first axis, their columns in order, and what is missing masked.
+
+    The arguments are those of `checked`. What does not fit the draws is not refused here.
+    """
+    if columns is not None:
+        x, _ = in_order(x, columns)
+    if isinstance(x, Real) and not isinstance(example, dict) and example.shape == (1,):
+        x = np.array([[x]], dtype=np.float64)
+    return as_data(with_draws(like_draws(x, example, masked), example))
+
+
+def _wrong_form(given: Any, data: Data, example: Data, masked: Form | None) -> str:
+    """Say what was given, and what the network wants."""
+    wanted: tuple[Any, ...] | None = None
+    note = ", as the draws that it was trained on"
+    if not isinstance(example, dict) and masked is None:
+        wanted = example.shape
+    elif masked not in (None, "parts"):
+        wanted, note = unmasked_shape(example, masked), ", with NaN where a number is missing"
+    elif isinstance(example, dict) and set(example) <= {"x", "mask", "x_seen"} and "mask" in example:
+        wanted = ("T", *example["x"].shape[1:])
+        note = f", where the length T is at most {len(example['mask'])}"
+    if wanted is None or isinstance(given, dict):
+        return (
+            f"x is {layout_text(layout(data))}; this network was trained on "
+            f"{layout_text(layout(map_arrays(lambda array: array[None], example)))}. Give observations in "
+            "the form of the simulated data."
+        )
+    shape = ", ".join(map(str, wanted))
+    one = f"({shape},)" if len(wanted) == 1 else f"({shape})"
+    return (
+        f"x has shape {np.shape(given)}; this network wants one observation of shape {one}, or several of "
+        f"shape (n, {shape}){note}."
+    )
 
 
 def in_blocks(net: "EvidenceNetwork", data: Data) -> "Iterator[Evaluation]":
@@ -115,8 +159,11 @@ class Evaluation:
     @cached_property
     def scaled(self) -> Data:
         """Scaled observations, clipped so that no log K overflows."""
+        return self._scaled_by(self.net.scaling)
+
+    def _scaled_by(self, scaling: Scaling) -> Data:
         with np.errstate(over="ignore"):
-            scaled = self.net.scaling(self.data)
+            scaled = scaling(self.data)
         return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
 
     @cached_property
@@ -135,6 +182,8 @@ class Evaluation:
             # Other losses give log K itself, because they are told the training shares.
             shares = net.log_prior if net.densities is None else net.densities.log_shares
             log_odds -= shares - shares[0]
+        if net.partner is not None:
+            log_odds = net.partner.joined(log_odds, net.partner.log_k(self._scaled_by(net.partner.scaling)))
         return log_odds
 
     @cached_property

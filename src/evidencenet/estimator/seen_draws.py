@@ -44,9 +44,12 @@ class SeenDraws:
     chance: float
 
     @staticmethod
-    def of(x: Data, training: np.ndarray, held_out: np.ndarray) -> "SeenDraws":
-        """Keep what is needed of all draws `x`, given the rows used for training and those held out."""
-        hashes = row_hashes(x)
+    def of(x: Data, training: np.ndarray, held_out: np.ndarray, clean: Data | None = None) -> "SeenDraws":
+        """Keep what is needed of all draws `x`, given the rows used for training and those held out.
+
+        Draws with a `clean` part are recognised by it, since their noise is drawn anew.
+        """
+        hashes = row_hashes(x if clean is None else clean)
         distinct = np.unique(hashes[training])
         chance = float(np.mean(np.isin(hashes[held_out], distinct))) if len(held_out) else 0.0
         full = len(distinct) <= _MOST_HASHES
@@ -123,7 +126,8 @@ def _flat(x: Data, rows: slice = slice(None)) -> np.ndarray:
 
 def place_text(i: int, example: Data, columns: Sequence[str] | None = None) -> str:
     """Name the number at place i of a flattened draw: x[3], x[1, 2], x['key'][3], or by its column."""
-    if columns is not None:
+    # Arrays that say which numbers are there come after the numbers.
+    if columns is not None and i < len(columns):
         return f"column {columns[i]!r}"
     parts = example.items() if isinstance(example, dict) else [("", example)]
     for key, array in parts:

@@ -1,23 +1,55 @@
 """`train`: from simulations to an `EvidenceNetwork`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evidencenet import losses, networks
+from evidencenet._common.arguments import explained
+from evidencenet._common.blas import one_thread
 from evidencenet.estimator.arguments import Request
 from evidencenet.estimator.assemble import assemble, completed, exact_network
 from evidencenet.estimator.fit import choose_and_fit
 from evidencenet.estimator.learn_error import with_learned_error
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.model import Model
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment
 
 
+@explained(
+    "train(sims, seed=2)",
+    {
+        "*": "Put data and labels together first: train(Simulations(x, labels)).",
+        "epochs": "recipe=Recipe(epochs=...)",
+        "n_epochs": "recipe=Recipe(epochs=...)",
+        "batch_size": "recipe=Recipe(batch=...)",
+        "batch": "recipe=Recipe(batch=...)",
+        "lr": "recipe=Recipe(learning_rate=...)",
+        "learning_rate": "recipe=Recipe(learning_rate=...)",
+        "weight_decay": "recipe=Recipe(weight_decay=...)",
+        "patience": "recipe=Recipe(patience=...)",
+        "validation_split": "recipe=Recipe(held_out=...)",
+        "held_out": "recipe=Recipe(held_out=...)",
+        "verbose": "progress=False or True",
+        "quiet": "progress=False",
+        "ensemble": "members=...",
+        "n_members": "members=...",
+        "n_networks": "members=...",
+        "architecture": "network=...",
+        "model": "network=...",
+        "random_state": "seed=...",
+        "rng": "seed=...",
+        "missing": "simulate(..., missing='mask') or Simulations(..., missing='mask')",
+    },
+)
 def train(
-    sims: Simulations,
+    sims: Simulations | str | os.PathLike[str] | Sequence[Model] | None = None,
     *,
+    models: Sequence[Model] | None = None,
+    draws: float | None = None,
+    workers: int = -1,
     loss: losses.Loss | str | None = None,
     network: networks.Architecture | str | None = None,
     members: int = 4,
@@ -37,7 +69,15 @@ def train(
     ----------
     sims
         Draws of two models or more. If the density of a model is known, by `Model(log_density=)`, it is used
-        and not learned (see `evidencenet.estimator.densities`).
+        and not learned (see `evidencenet.estimator.densities`). A path reads the file; a list of models is
+        taken for `models`.
+    models, draws
+        Instead of `sims`: models that are fast to simulate, and how many draws to train on in all. They are
+        simulated while the networks are trained, and none is used twice, so that networks cannot learn them
+        by heart, and memory stays the same however many there are. Other draws are held out.
+    workers
+        How many blocks of fresh draws are simulated at the same time, in threads; −1 for one per processor.
+        The draws do not depend on it.
     loss
         One of `evidencenet.losses`, or its name; the paper's is ``LPopExponential(alpha=2.0)``.
     network
@@ -96,28 +136,36 @@ def train(
     >>> net = en.train(sims, seed=2, progress=False)
     >>> net.log_bayes_factor(np.zeros((1, 20))).shape
     (1,)
+
+    Fresh draws, none of them used twice:
+
+    >>> net = en.train(models=[flat, wide], draws=5_000_000)  # doctest: +SKIP
     """
-    request = Request.checked(
-        sims,
-        loss,
-        network,
-        members,
-        recipe,
-        baseline,
-        augment,
-        layout,
-        learn_error,
-        seed,
-        progress,
-        checkpoint,
-        executor,
-    )
-    if request.nothing_to_learn:
-        return exact_network(request)
-    # Split the draws, choose a plan by trials, and fit an ensemble by it.
-    fit = choose_and_fit(request)
-    # Judge it by the held-out draws, and learn the error of log K.
-    net = assemble(request, fit)
-    net = with_learned_error(net, request, fit)
-    # Add known densities, if there are any.
-    return completed(net, request, fit)
+    with one_thread():
+        request = Request.checked(
+            sims,
+            models,
+            draws,
+            workers,
+            loss,
+            network,
+            members,
+            recipe,
+            baseline,
+            augment,
+            layout,
+            learn_error,
+            seed,
+            progress,
+            checkpoint,
+            executor,
+        )
+        if request.nothing_to_learn:
+            return exact_network(request)
+        # Split the draws, choose a plan by trials, and fit an ensemble by it.
+        fit = choose_and_fit(request)
+        # Judge it by the held-out draws, and learn the error of log K.
+        net = assemble(request, fit)
+        net = with_learned_error(net, request, fit)
+        # Add known densities, if there are any.
+        return completed(net, request, fit)

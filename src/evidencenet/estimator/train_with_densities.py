@@ -224,4 +224,5 @@ def with_reference(
             name = f"the {name}"
         x, model = join(fitted.draw(rng, n, x), x), np.concatenate([np.zeros(n, np.int64), model + 1])
         weight, names = None if weight is None else np.concatenate([np.zeros(n), weight]), [name, *names]
-    return Simulations(x, model, names, log_weight=weight, columns=sims.columns)
+    shown_draws = Simulations(x, model, names, log_weight=weight)
+    return shown_draws.with_fields(columns=sims.columns, masked=sims.masked)

@@ -1,6 +1,6 @@
 """`validate`: check a network on draws that it was not trained on."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Literal
@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from scipy.special import gammainc, softmax
 
+from evidencenet._common.arguments import explained
 from evidencenet._common.arrays import Data, arrays_of, index_of, kind_of, map_arrays
 from evidencenet._common.display import card, frame, plain
+from evidencenet._common.masks import like_draws, with_nan
 from evidencenet.checks.check import Check, measure, narrowest, range_check, verdicts
 from evidencenet.checks.coverage import Coverage, coverage
 from evidencenet.checks.learning import agreement, other_kinds, overfitting, training
@@ -242,6 +244,10 @@ class Validation:
         return plots.validation(self, axes)
 
 
+@explained(
+    "validate(net, fresh_sims)",
+    {"*": "Put data and labels together first: validate(net, Simulations(x, labels))."},
+)
 def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     """Check a network on fresh draws of its models: calibration, information, training, and range.
 
@@ -285,14 +291,10 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     if isinstance(sims, RareDraws):
         return _on_rare_draws(net, sims)
     check_draws("validate", sims, net.names)
-    if sims.columns is not None and net.columns is not None and sims.columns != net.columns:
-        if sorted(sims.columns) != sorted(net.columns):
-            raise ValueError(
-                f"the draws have the columns {', '.join(sims.columns)}; the network was trained on "
-                f"{', '.join(net.columns)}. Give draws with the same columns."
-            )
-        order = [sims.columns.index(name) for name in net.columns]
-        sims = replace(sims, x=np.asarray(sims.x)[:, order], columns=net.columns)
+    fresh = freshness(net, sims.x, sims.clean)
+    sims = sims.in_columns(net.columns)
+    if sims.masked is not None and net.masked is not None and sims.masked != net.masked:
+        sims = sims.with_fields(x=like_draws(with_nan(sims.x, sims.masked), net.example, net.masked))
     weighted: tuple[tuple[int, float], ...] = ()
     if sims.log_weight is not None:
         weighted = tuple(zip(sims.counts, map(float, sims.effective_sample_size), strict=True))
@@ -310,7 +312,6 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     measured = measure(log_k, label)
     on_log_k = verdicts(measured, net.names)
     early = net.held_out.without_rare()
-    fresh = freshness(net, sims.x)
     on_training = (
         agreement(members, label),
         overfitting(log_k, label, early.log_k - valid, early.label),
@@ -332,8 +333,10 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     )
 
 
-def freshness(net: EvidenceNetwork, x: Data) -> tuple[Check, ...]:
+def freshness(net: EvidenceNetwork, x: Data, clean: Data | None = None) -> tuple[Check, ...]:
     """Check that draws were not used in training, and do not repeat each other.
+
+    Draws with a `clean` part are recognised by it: other noise does not make them fresh.
 
     Returns
     -------
@@ -345,7 +348,9 @@ def freshness(net: EvidenceNetwork, x: Data) -> tuple[Check, ...]:
     hashes = row_hashes(x)
     distinct = len(np.unique(hashes))
     repeated = 1 - distinct / len(hashes)
-    looked_up, known = net.seen.used_again(x)
+    looked_up, known = max(
+        (net.seen.used_again(draws) for draws in (x, clean) if draws is not None), key=lambda found: found[1]
+    )
     # So many or more equal a training draw by chance, as held-out draws do; a Poisson tail of 1e-4.
     expected = net.seen.chance * looked_up
     by_chance = known == 0 or float(gammainc(known, expected)) > _CHANCE

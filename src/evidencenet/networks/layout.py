@@ -23,6 +23,7 @@ from evidencenet.networks.architectures import (
     Irregular,
     Parts,
     Recurrence,
+    Regression,
     Spectrum,
     Squares,
     Table,
@@ -69,6 +70,8 @@ _ERRORS = 7.0
 _MOST_WAVES = 32
 _WAVES = 8
 _LARGEST_SPECTRUM = 4096
+# Vectors of more columns than this are no regression of one column on a few others.
+_MOST_COLUMNS = 12
 # Names of arrays of times.
 _TIMES = ("t", "time", "times", "epoch", "date", "mjd", "jd")
 
@@ -225,7 +228,12 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
         flat.append(_dense_with_waves(numbers))
     flat.append(Squares(projections=32, nodes=32, smooth=16))
     waves: list[Architecture] = [DeepSet(waves=_WAVES)] if numbers <= _MOST_WAVES else []
-    spectrum: list[Architecture] = [Spectrum()] if _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM else []
+    # Where elements are missing, nothing has a spectrum.
+    whole = not isinstance(x, dict) and _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM
+    spectrum: list[Architecture] = [Spectrum()] if whole else []
+    # Elements of several columns, of which one may be a function of the others.
+    columns = sum(array[0].size for array in arrays_of(x) if array.dtype != bool and array.ndim)
+    regression: list[Architecture] = [Regression()] if 2 <= columns <= _MOST_COLUMNS else []
     ordered: list[Architecture] = [Recurrence(), Series(), *spectrum]
     match part.kind:
         case "vector":
@@ -241,11 +249,11 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
         case "table":
             return [Table(), Groups(), DeepSet(), Dense()]
         case "set":
-            return [DeepSet(), *waves, Dense()]
+            return [DeepSet(), *regression, *waves, Dense()]
         case "set of sets":
             return [Groups(), Dense()]
         case "irregular series":
-            return [Irregular(), DeepSet(), DeepSet(waves=_WAVES)]
+            return [Irregular(), *regression, DeepSet(), DeepSet(waves=_WAVES)]
         case "categories":
             return [Categories(), Series(), DeepSet(), Dense()]
     raise ValueError(f"no networks are known for the layout {part.kind!r}.")
@@ -350,7 +358,14 @@ def _guess_part(x: dict[str, np.ndarray], keys: tuple[str, ...], model: np.ndarr
         return Part("irregular series", f"the first column of {keys[0]!r} rises along every draw", keys)
     if mask is None:
         return Part("set", "arrays of as many elements as there are times", keys)
-    return Part("set", f"{masks[0]!r} says which elements are there", keys)
+    there = f"{masks[0]!r} says which elements are there"
+    if len(values) == 1 or x[keys[0]].ndim == 2:
+        if not _order_matters_among(x[keys[0]], mask, model):
+            return Part("set", f"{there}, and there is no sign that their order matters", keys)
+        if x[keys[0]].ndim == 2:
+            return Part("numbers", f"{there}; their order matters: they may be a series or not", keys)
+        return Part("series", f"{there}, and their order matters", keys)
+    return Part("set", there, keys)
 
 
 def _guess(array: np.ndarray, model: np.ndarray) -> Part:
@@ -494,6 +509,23 @@ def _order_matters(array: np.ndarray, axis: int, model: np.ndarray) -> bool:
         if _neighbours_differ(sample) or _places_differ(sample[:, :: -(-places // _PLACES)]):
             return True
     return False
+
+
+def _order_matters_among(array: np.ndarray, mask: np.ndarray, model: np.ndarray) -> bool:
+    """Say whether the order of the elements (n, N, ...) matters that a mask (n, N) says are there.
+
+    Elements that are missing are left out, and the others move up. Of the draws that then have at least the
+    median number of elements, so many first ones are asked. Which elements are missing must not depend on
+    their values; then the first ones of a set are exchangeable too.
+    """
+    count = mask.sum(axis=1)
+    length = int(np.median(count))
+    if length < 3:
+        return True
+    rows = np.flatnonzero(count >= length)[: 2 * _ASKED]
+    moved = np.argsort(~mask[rows], axis=1, kind="stable")[:, :length]
+    first = np.take_along_axis(array[rows], moved.reshape(*moved.shape, *(1,) * (array.ndim - 2)), axis=1)
+    return _order_matters(first, 1, model[rows])
 
 
 def _bounded(x: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from evidencenet._common.arrays import (
     kind_of,
 )
 from evidencenet._common.display import card, plain
+from evidencenet._common.harmless import pair_text
 from evidencenet.estimator.network import EvidenceNetwork, checked
 from evidencenet.estimator.train import train
 from evidencenet.simulation.dataset import Simulations
@@ -69,7 +70,7 @@ class Prediction:
 
     def _title(self) -> str:
         return (
-            f"{self.names[1]} against {self.names[0]}: which one predicts the rest of the data better "
+            f"{pair_text(self.names[1], self.names[0])}: which one predicts the rest of the data better "
             "from the kept part"
         )
 
@@ -137,7 +138,7 @@ class PredictiveTest:
         model, against
             The two models, each by label or by name.
         """
-        batch = checked(x, self.whole.example)
+        batch = checked(x, self.whole.example, self.whole.columns, self.whole.masked)
         if (n := len(arrays_of(batch)[0])) != 1:
             raise ValueError(
                 f"compare answers for one observation, got {n}. For several use log_bayes_factor and error."
@@ -163,7 +164,7 @@ class PredictiveTest:
         return f"PredictiveTest:\n  of all data: {self.whole!r}\n  of the part: {self.kept!r}"
 
     def _both(self, ask: Callable[..., np.ndarray], x: Any, model: Any, against: Any) -> list[np.ndarray]:
-        batch = checked(x, self.whole.example)
+        batch = checked(x, self.whole.example, self.whole.columns, self.whole.masked)
         parts = ((self.whole, batch), (self.kept, self.keep(batch)))
         return [ask(net, part, model=model, against=against) for net, part in parts]
 

@@ -113,12 +113,12 @@ def join_chunks(chunks: Sequence[Chunk], model: Model) -> Chunk:
     data = [_in_columns(chunk, columns, model.name) for chunk in full]
     thetas = [chunk.theta for chunk in chunks if chunk.theta is not None]
     longest: Any = data[0] if data else None
-    if len({str(layout(x)) for x in data}) > 1:
+    if len({str(layout(x)) for x in data}) > 1 and model.observe is None:
         for x in data[1:]:
             longest, _ = made_equal(longest, x, add_mask=model.kind == "one")
         data = [made_equal(x, longest, add_mask=model.kind == "one")[0] for x in data]
-        for x in data[1:]:
-            check_alike(model.name, x, model.name, data[0])
+    for x in data[1:]:
+        check_alike(model.name, x, model.name, data[0])
     return Chunk(
         x=join(*data) if data else None,
         theta=join(*thetas) if thetas else None,
@@ -220,8 +220,8 @@ class Source:
         """Draw a block by one call of the simulator, which may raise anything."""
         rng, size = self.rng(start), self.block(start)
         theta = self.model.draw_parameters(rng, size)
-        x, columns = self.model.draw_named(rng, size, theta)
-        valid, failure = _finite(x, self.missing)
+        x, columns = self.model.draw_clean(rng, size, theta)
+        valid, failure = self._checked(rng, x)
         if not valid.all():
             x = map_arrays(operator.itemgetter(valid), x)
             theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
@@ -239,8 +239,8 @@ class Source:
         def call(row: int) -> Chunk:
             rng = self.rng(start) if single else self.rng(start, row)
             theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
-            x, columns = self.model.draw_named(rng, 1, theta)
-            valid, failure = _finite(x, self.missing)
+            x, columns = self.model.draw_clean(rng, 1, theta)
+            valid, failure = self._checked(rng, x)
             if not valid[0]:
                 return Chunk(None, None, valid, failure)
             return Chunk(x, theta, valid, failure, columns=columns)
@@ -299,6 +299,21 @@ class Source:
         theta = None if rows[0].theta is None else join(*(one.theta for one in rows))
         return Chunk(join(*(one.x for one in rows)), theta, valid, failure, columns=rows[-1].columns)
 
+    def _checked(self, rng: np.random.Generator, x: Data) -> tuple[np.ndarray, str | None]:
+        """Return which draws are valid, boolean (n,), and a text about the others.
+
+        A clean draw is observed once to see whether it is valid. The noise is not kept.
+        """
+        if self.model.observe is None:
+            return _finite(x, self.missing)
+        valid, failure = _finite(x, False)
+        if valid.any():
+            observed = self.model.observed(rng, map_arrays(operator.itemgetter(valid), x))
+            seen, not_seen = _finite(observed, self.missing)
+            valid[valid] = seen
+            failure = failure or not_seen
+        return valid, failure
+
     def _check_takes_batches(self, size: int, raised: Exception) -> None:
         """Raise if no two draws can be made at once: then the model has a mistake, and no draw has failed."""
         for i in range(_TRIES):
@@ -345,7 +360,8 @@ def check_alike(model: str, x: Data, before: str, x_before: Data) -> None:
         who = "it gave" if before == model else f"model {before!r} gives"
         raise DrawError(
             f"model {model!r} gives {layout_text(new)}, but {who} {layout_text(old)} before; "
-            "all draws of all models must have the same keys, shapes and types"
+            "all draws of all models must have the same keys, shapes and types. (Draws of one model may "
+            "differ in length, with kind='one', but only along their first axis: (T, C), not (C, T))"
         )
 
 
@@ -443,7 +459,7 @@ class Gathered:
         """The shortest and the longest draw, if draws of unequal length were padded."""
         if not isinstance(self._x, dict) or not (self._padded or any(self._unequal)):
             return None
-        lengths = self._x["mask"].sum(axis=1) if set(self._x) == {"x", "mask"} else np.zeros(1)
+        lengths = self._x["mask"].sum(axis=1) if "mask" in self._x else np.zeros(1)
         return (int(lengths.min()), int(lengths.max())) if self._padded else None
 
     def _start(self, model: int) -> int:

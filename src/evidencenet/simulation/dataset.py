@@ -7,7 +7,7 @@ draws, weights, and the text and HTML that show the record.
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,10 +29,12 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.display import card
-from evidencenet._common.masks import is_unequal, mask_missing, pad
+from evidencenet._common.harmless import harmless, listed
+from evidencenet._common.masks import Form, is_unequal, mask_missing, pad, with_nan
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
+from evidencenet.simulation.observe import Observation, Observe
 
 LogDensity = Callable[[Any], Any]
 
@@ -55,6 +57,10 @@ _REGULAR = ((3.0, 0.5), (1.9, 0.1))
 _EVEN = 2.0
 # Fewer distinct rows than this are data of few values, unless they are continuous.
 _LEAST_DISTINCT = 20
+# Numbers missing in one model, and not at all in another, are told from this fraction on.
+_TOLD_GAPS = 0.01
+# So many columns are named where the draws are shown.
+_MOST_NAMED = 8
 # Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
 _HASH_NUMBERS = 2**16
 
@@ -72,7 +78,7 @@ class Simulations:
         unless `missing` is given. Without `model`, a dict with the data of each model, by name.
     model
         The label of each draw, shape (n,): integers 0, ..., K − 1, or names. Integers 1, ..., K are counted
-        from 0, with a warning.
+        from 0, with a warning. If `x` is a data frame, also the name of its column of labels.
     names
         K distinct names; by default ``"M0"``, ``"M1"``, ..., or those in `model` in alphabetical order.
     log_weight
@@ -87,9 +93,16 @@ class Simulations:
     columns
         The names of the numbers of a draw, if it is a vector; by default those of a DataFrame.
     missing
-        ``"mask"``: NaN in `x` is a missing number. The data then become a dict with a mask, or images with a
-        further channel; see `evidencenet._common.masks.mask_missing`. Numbers must be missing in the draws in
-        the same way as in the observation.
+        ``"mask"``: NaN in `x` is a missing number. The data then become a dict of ``"x"`` and ``"mask"``, or
+        images with a further channel, which says where there are numbers; observations with NaN are brought
+        to the same form. Numbers must be missing in the draws in the same way as in the observation.
+    observe
+        ``observe(rng, clean)`` adds noise to a batch of clean draws, or whatever else happens before they
+        are observed; or one such function, or `Model`, for each model, None where draws are data already.
+        Then `x` are clean draws. They are kept as `clean`, the attribute `x` has one observation of each,
+        and `train` draws new noise in every epoch.
+    seed
+        Of the noise in the attribute `x`.
 
     Warns
     -----
@@ -107,6 +120,11 @@ class Simulations:
     ((3, 3), array([1.  , 0.75]))
     >>> Simulations({"flat": x[:3], "trend": x[3:]}).names
     ('flat', 'trend')
+    >>> noisy = Simulations(
+    ...     x, [0, 0, 0, 1, 1, 1], observe=lambda rng, clean: clean + rng.normal(size=clean.shape)
+    ... )
+    >>> bool(np.all(noisy.clean == x)), bool(np.any(noisy.x == x))
+    (True, False)
     """
 
     x: Data
@@ -117,6 +135,10 @@ class Simulations:
     parameters: tuple[Parameters | None, ...] | None
     log_density: tuple[LogDensity | None, ...] | None = None
     columns: tuple[str, ...] | None = None
+    masked: Form | None = None
+    clean: Data | None = field(default=None, init=False)
+    observation: Observation | None = field(default=None, init=False)
+    noise_seed: int = field(default=0, init=False)
 
     def __init__(
         self,
@@ -130,9 +152,16 @@ class Simulations:
         log_density: Sequence[LogDensity | None] | None = None,
         columns: Sequence[str] | None = None,
         missing: Literal["mask"] | None = None,
+        observe: Observe | None = None,
+        seed: int = 0,
     ) -> None:
         if missing not in (None, "mask"):
-            raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
+            raise ValueError(
+                f"missing must be 'mask' (NaN is a missing number) or None (NaN is a mistake), got "
+                f"{missing!r}"
+            )
+        if isinstance(model, str):
+            x, model = _label_column(x, model)
         if model is None:
             x, model, names = _by_model(x, names)
         given, own_columns = in_order(x, columns)
@@ -143,8 +172,19 @@ class Simulations:
         labels, label_names = checked_labels(model, n, names)
         all_names = checked_names(label_names, labels)
         all_columns = _checked_columns(own_columns if columns is None else columns, data)
-        if missing == "mask":
-            data = mask_missing(data)
+        observation = None if observe is None else Observation.of(observe, all_names, missing == "mask")
+        clean = None
+        masked: Form | None = None
+        if observation is not None:
+            _check_finite(data)
+            clean, data = data, observation.realise(data, labels, seed)
+            if layout(data) != layout(clean):
+                # What is observed has other numbers than the clean draws.
+                all_columns = None
+            # Only vectors can have missing numbers that `observe` makes.
+            masked = "elements" if missing == "mask" else None
+        elif missing == "mask":
+            data, masked = mask_missing(data)
         counts = np.bincount(labels, minlength=len(all_names))
         for name, count in zip(all_names, counts, strict=True):
             if count == 0:
@@ -152,6 +192,9 @@ class Simulations:
         weight = None if log_weight is None else _checked_log_weight(log_weight, labels, all_names)
         _check_finite(data)
         warn_of_repeats(data, labels, all_names)
+        _warn_of_row_numbers(data, labels, all_columns)
+        if masked is not None:
+            _warn_of_uneven_gaps(data, masked, labels, all_names)
         self._set(
             x=data,
             model=labels,
@@ -161,12 +204,16 @@ class Simulations:
             parameters=None if parameters is None else _checked_parameters(parameters, counts, all_names),
             log_density=_checked_log_density(log_density, all_names),
             columns=all_columns,
+            masked=masked,
+            clean=clean,
+            observation=observation,
+            noise_seed=seed,
         )
 
     def _set(self, **fields: Any) -> None:
         """Fill in the fields as they are, with arrays that cannot be written to by mistake."""
         for name, value in fields.items():
-            if name in ("x", "model") or (name == "log_weight" and value is not None):
+            if name in ("x", "model") or (name in ("log_weight", "clean") and value is not None):
                 value = map_arrays(_read_only, value)
             object.__setattr__(self, name, value)
 
@@ -176,6 +223,18 @@ class Simulations:
         new = object.__new__(cls)
         new._set(**fields)
         return new
+
+    def with_fields(self, **fields: Any) -> Self:
+        """Return the same draws with some fields changed, which are not checked."""
+        return self._unchecked(**(vars(self) | fields))
+
+    def in_columns(self, columns: tuple[str, ...] | None) -> "Simulations":
+        """Return the draws with their columns in another order, by name, if both orders are known."""
+        if columns is None or self.columns is None or self.columns == columns:
+            return self
+        _, order = in_order(Named(np.arange(len(self.columns)), self.columns), columns)
+        places = [self.columns.index(name) for name in order or ()]
+        return self.with_fields(x=map_arrays(lambda array: array[:, places], self.x), columns=columns)
 
     def __len__(self) -> int:
         return len(self.model)
@@ -279,9 +338,19 @@ class Simulations:
         weight = np.zeros(len(self)) if self.log_weight is None else self.log_weight.copy()
         weight[self.model == k] += _checked_log_ratio(log_ratio, self, k)
         log_weight = _checked_log_weight(weight, self.model, self.names)
-        new = Simulations._unchecked(**(vars(self) | {"log_weight": log_weight}))
+        new = self.with_fields(log_weight=log_weight)
         _warn_if_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
         return new
+
+    def observed_again(self, *, seed: int) -> "Simulations":
+        """Return the same clean draws with other noise in `x`; `train` does it by itself in every epoch."""
+        if self.clean is None or self.observation is None:
+            raise ValueError(
+                "these draws have no clean part, so they cannot be observed again; give observe= to "
+                "Model(...) or to Simulations(...)"
+            )
+        x = self.observation.realise(self.clean, self.model, seed)
+        return Simulations._unchecked(**(vars(self) | {"x": x, "noise_seed": seed}))
 
     def of_equal_weight(self, *, seed: int = 0) -> "Simulations":
         """Return a random part of weighted draws that has equal weights, as if drawn from the new prior.
@@ -293,7 +362,7 @@ class Simulations:
             return self
         rng = np.random.default_rng(np.random.SeedSequence(seed))
         part = self.take(thinned(self.model, self.weights, rng))
-        return Simulations._unchecked(**(vars(part) | {"log_weight": None}))
+        return part.with_fields(log_weight=None)
 
     def of(self, model: int | str) -> Data:
         """Return the data of one model, given by its name or its number."""
@@ -358,6 +427,7 @@ class Simulations:
         keys: str | Sequence[str] | None = None,
         log_density: Sequence[LogDensity | None] | None = None,
         missing: Literal["mask"] | None = None,
+        observe: Observe | None = None,
         max_bytes: int | None = None,
     ) -> Self:
         """Read draws from files that any program wrote.
@@ -385,6 +455,9 @@ class Simulations:
             As in `Simulations`; files do not hold it.
         missing
             ``"mask"``: NaN is a missing number, as in `Simulations`; by default it is a failed draw.
+        observe
+            As in `Simulations`, or the list of models that were simulated: then the file holds clean draws.
+            Files do not hold functions.
         max_bytes
             How much memory the draws of one file may take. By default 256 MB, or 100 times the size of the
             file if that is more: a small file that unpacks to more was probably made to do harm.
@@ -403,12 +476,28 @@ class Simulations:
             fields = read_draws(
                 path, names=names, label=label, keys=keys, max_bytes=max_bytes, missing=missing is not None
             )
-            return cls(**fields, log_density=log_density, missing=missing)
+            noise_seed, masked = fields.pop("noise_seed"), fields.pop("masked")
+            if noise_seed is not None and observe is None:
+                raise ValueError(
+                    "it holds clean draws, and no file can hold the function that observes them. Give the "
+                    "models that were simulated, read(path, observe=[first, second]), or the function, "
+                    "read(path, observe=add_noise)"
+                )
+            if noise_seed is not None or observe is not None:
+                # Clean draws: numbers are missing only after they are observed.
+                fields["missing"] = fields["missing"] or missing or ("mask" if masked else None)
+                return cls(**fields, log_density=log_density, observe=observe, seed=noise_seed or 0)
+            if masked is None:
+                return cls(**fields, log_density=log_density)
+            # Masked before they were written. The names are those of the numbers before that.
+            columns, _ = fields.pop("columns"), fields.pop("missing")
+            return cls(**fields, log_density=log_density).with_fields(columns=columns, masked=masked)
 
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
 
-        A file that exists already is replaced only when the new one is complete.
+        Of draws with `clean` parts only these are written. Then `read` needs `observe`, and draws the noise
+        in `x` anew. A file that exists already is replaced only when the new one is complete.
 
         Parameters
         ----------
@@ -425,7 +514,10 @@ def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
     if not isinstance(sims, Simulations):
         raise TypeError(f"{caller} takes Simulations, got {kind_of(sims)}; make some with simulate.")
     if sims.names != names:
-        raise ValueError(f"the draws are of {sims.names}, the network compares {names}, in this order.")
+        raise ValueError(
+            f"the draws are of {', '.join(sims.names)}; the network compares {', '.join(names)}, in this "
+            "order. Draw from the same models in the same order, or give the same names="
+        )
 
 
 def row_hashes(x: Data) -> np.ndarray:
@@ -492,6 +584,10 @@ def _distinct_if_repeated(hashes: np.ndarray, x: Data, rows: np.ndarray) -> int 
     """Return how many of the draws in `rows` are distinct, if more repeat than chance allows."""
     _, first, counts = np.unique(hashes, return_index=True, return_counts=True)
     distinct, n = len(counts), len(rows)
+    if distinct == 1 and n >= _LEAST_DISTINCT:
+        one = map_arrays(operator.itemgetter(rows[:1]), x)
+        # A model may always give the same counts; it hardly always gives the same fractions.
+        return 1 if any(np.any(array != np.round(array)) for array in arrays_of(one)) else None
     if n - distinct < max(_LEAST_REPEATED * n, 2):
         return None
     ratio = counts.var() / counts.mean()
@@ -518,7 +614,62 @@ def _is_continuous(x: Data) -> bool:
     return False
 
 
+def _warn_of_row_numbers(x: Data, model: np.ndarray, columns: tuple[str, ...] | None) -> None:
+    """Warn if some number of a draw only counts the draws of each model."""
+    if isinstance(x, dict) or x.ndim != 2 or len(x) < _LEAST_DISTINCT:
+        return
+    rows = [np.flatnonzero(model == k) for k in range(int(model.max()) + 1)]
+    counting = np.ones(x.shape[1], bool)
+    # A few draws first: random numbers hardly ever get farther.
+    for most in (4, len(x)):
+        for these in rows:
+            places = np.flatnonzero(counting)
+            part = x[np.ix_(these[:most], places)]
+            counting[places] = np.all(np.diff(part, axis=0) == 1, axis=0) & (len(part) > 2)
+    # Where all numbers count, they are an example and no data.
+    if counting.any() and not counting.all():
+        place = int(np.argmax(counting))
+        name = f"number {place} of each draw" if columns is None else f"column {columns[place]!r}"
+        warnings.warn(
+            f"{name} rises by 1 from draw to draw, as a row number does. It is not data: leave it out, since "
+            "the network would learn which rows belong to which model",
+            InputWarning,
+            stacklevel=4,
+        )
+
+
+def _warn_of_uneven_gaps(x: Data, form: Form, model: np.ndarray, names: tuple[str, ...]) -> None:
+    """Warn if numbers are missing in some models and not in others: a gap then tells the models apart."""
+    if form == "parts":
+        return
+    draws = with_nan(x, form)
+    assert isinstance(draws, np.ndarray)
+    parts = [float(np.isnan(draws[model == k]).mean()) for k in range(len(names))]
+    if len(model) >= _LEAST_DISTINCT * len(names) and min(parts) == 0 and max(parts) > _TOLD_GAPS:
+        least, most = names[int(np.argmin(parts))], names[int(np.argmax(parts))]
+        warnings.warn(
+            f"{100 * max(parts):.2g}% of the numbers are missing in draws of {most!r}, and none in draws of "
+            f"{least!r}: a single gap in the observation then rules out {least!r}. If that is not meant, let "
+            "numbers be missing in all models in the same way",
+            InputWarning,
+            stacklevel=4,
+        )
+
+
 # Checks of what the user gives: each raises an error that says what to give instead.
+
+
+def _label_column(x: Any, label: str) -> tuple[Any, Any]:
+    """Divide a data frame into data and the column of labels."""
+    if not hasattr(x, "columns") or not hasattr(x, "drop"):
+        raise TypeError(
+            f"model = {label!r} names a column of labels, but x is {kind_of(x)}; wanted a data frame, or one "
+            "label per draw"
+        )
+    if label not in x.columns:
+        raise ValueError(f"x has no column {label!r} of labels; it has {', '.join(map(str, x.columns))}")
+    rest = [name for name in x.columns if name != label]
+    return x[rest], x[label]
 
 
 def _by_model(x: Any, names: Sequence[str] | None) -> tuple[Any, np.ndarray, Sequence[str]]:
@@ -529,7 +680,7 @@ def _by_model(x: Any, names: Sequence[str] | None) -> tuple[Any, np.ndarray, Seq
             "with the data of each model, Simulations({'flat': x0, 'trend': x1})"
         )
     if names is not None and sorted(names) != sorted(map(str, x)):
-        raise ValueError(f"x has the models {', '.join(map(str, x))}, but names= gives {', '.join(names)}")
+        raise ValueError(f"x has the models {listed(x)}, but names= gives {listed(names)}")
     ordered = list(x) if names is None else list(names)
     columns: tuple[str, ...] | None = None
     tables = 0
@@ -574,8 +725,8 @@ def _padded(x: Any) -> Any:
 def tell_padding(shortest: int, longest: int) -> None:
     """Warn that draws of unequal length were padded."""
     warnings.warn(
-        f"the draws have unequal lengths, from {shortest} to {longest}: they were padded to {longest} and "
-        "are now a dict of 'x' and 'mask', which is True where there is data. Shorter observations are "
+        f"the draws have unequal lengths, from {shortest} to {longest}: they were padded to {longest}, and "
+        "beside the data there is now a 'mask', which is True where there is data. Shorter observations are "
         "padded in the same way; longer ones cannot be compared",
         InputWarning,
         stacklevel=5,
@@ -593,7 +744,7 @@ def _checked_columns(columns: Sequence[str] | None, x: Data) -> tuple[str, ...] 
             "number of a draw"
         )
     if len(set(names)) < len(names):
-        raise ValueError(f"two columns have the same name: {', '.join(names)}; names must be distinct")
+        raise ValueError(f"two columns have the same name: {listed(names)}; names must be distinct")
     return names
 
 
@@ -734,15 +885,16 @@ def _positions(index: ArrayLike | slice, n: int) -> np.ndarray:
 def _subset(sims: Simulations, chosen: np.ndarray, failed: Sequence[int]) -> Simulations:
     """Return the draws with these numbers, (m,), and these counts of failed draws."""
     model, weight = sims.model[chosen], sims.log_weight
-    fields = vars(sims) | {
+    fields = {
         "x": map_arrays(operator.itemgetter(chosen), sims.x),
+        "clean": None if sims.clean is None else map_arrays(operator.itemgetter(chosen), sims.clean),
         "model": model,
         # Checked again, because all draws taken of a model may have a weight of zero.
         "log_weight": None if weight is None else _checked_log_weight(weight[chosen], model, sims.names),
         "failed": tuple(failed),
         "parameters": sims.parameters and _parameter_rows(sims.parameters, sims.model, chosen),
     }
-    return Simulations._unchecked(**fields)
+    return sims.with_fields(**fields)
 
 
 def _parameter_rows(
@@ -780,7 +932,7 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
     """Put several simulations of the same models one after the other."""
     if not parts:
         raise ValueError("there is nothing to concatenate; wanted at least one Simulations")
-    parts = [parts[0], *(_with_columns(other, parts[0].columns) for other in parts[1:])]
+    parts = [parts[0], *(other.in_columns(parts[0].columns) for other in parts[1:])]
     for other in parts[1:]:
         _check_alike(parts[0], other)
     log_weights = [part.log_weight for part in parts if part.log_weight is not None]
@@ -796,15 +948,11 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
         parameters=joined if parameters else None,
         log_density=_joined_densities(parts),
         columns=parts[0].columns,
+        clean=None if parts[0].clean is None else join(*(part.clean for part in parts)),
+        observation=parts[0].observation,
+        noise_seed=parts[0].noise_seed,
+        masked=parts[0].masked,
     )
-
-
-def _with_columns(sims: Simulations, columns: tuple[str, ...] | None) -> Simulations:
-    """Put the columns of draws in the order of others, if both have names."""
-    if columns is None or sims.columns is None or sims.columns == columns or isinstance(sims.x, dict):
-        return sims
-    x, _ = in_order(Named(sims.x, sims.columns), columns)
-    return Simulations._unchecked(**(vars(sims) | {"x": x, "columns": columns}))
 
 
 def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, ...] | None:
@@ -816,16 +964,33 @@ def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, 
 def _check_alike(first: Simulations, other: Simulations) -> None:
     """Raise unless two Simulations can be joined; the message says what differs."""
     if first.names != other.names:
-        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
+        raise ValueError(f"the models differ: {listed(first.names)} and {listed(other.names)}")
     if layout(first.x) != layout(other.x):
         raise ValueError(
             f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
             "keys, shapes and types must be the same"
         )
+    _check_observed_alike(first, other)
     if (first.log_weight is None) != (other.log_weight is None):
         raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
     if _parameter_layouts(first) != _parameter_layouts(other):
         raise ValueError("the parameters differ in what they hold; keep the same ones in both, or none")
+
+
+def _check_observed_alike(first: Simulations, other: Simulations) -> None:
+    """Raise unless two Simulations are observed by the same functions, or both by none."""
+    functions = [None if sims.observation is None else sims.observation.functions for sims in (first, other)]
+    if functions[0] != functions[1]:
+        raise ValueError(
+            "they are observed by different functions; give both the same observe, as the same object"
+            if None not in functions
+            else "one has clean draws and observe, and the other has not; give observe to both, or to none"
+        )
+    if first.clean is not None and other.clean is not None and layout(first.clean) != layout(other.clean):
+        raise ValueError(
+            f"the clean draws differ: {layout_text(layout(first.clean))} and "
+            f"{layout_text(layout(other.clean))}; keys, shapes and types must be the same"
+        )
 
 
 def _parameter_layouts(sims: Simulations) -> list[tuple[Any, ...]] | None:
@@ -885,15 +1050,28 @@ def _warn_if_few(name: str, count: int, worth: float) -> None:
 def _table(sims: Simulations) -> str:
     """Return a small table: one row per model."""
     parts = sims.x if isinstance(sims.x, dict) else {"x": sims.x}
-    shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
+    shapes = ", ".join(f"{harmless(key)} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
     columns = {"draws": sims.counts, "failed": sims.failed}
     if sims.log_weight is not None:
         columns["effective"] = tuple(round(float(size)) for size in sims.effective_sample_size)
-    width = max(len(name) for name in ("model", *sims.names))
+    names = [harmless(name) for name in sims.names]
+    width = max(len(name) for name in ("model", *names))
     rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
-    for k, name in enumerate(sims.names):
+    for k, name in enumerate(names):
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
-    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
+    noise = "" if sims.clean is None else ", observed anew in training"
+    if sims.columns is not None:
+        rows.append(f"columns: {_shortened(sims.columns)}")
+    if sims.masked is not None:
+        rows.append("missing numbers are masked")
+    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}{noise}", *rows])
+
+
+def _shortened(names: Sequence[str]) -> str:
+    """List names, the middle ones left out if they are many."""
+    if len(names) <= _MOST_NAMED:
+        return ", ".join(names)
+    return f"{', '.join(names[: _MOST_NAMED - 1])}, …, {names[-1]} ({len(names)} in all)"
 
 
 def _card(sims: Simulations) -> str:
@@ -908,9 +1086,13 @@ def _card(sims: Simulations) -> str:
         rows.append((name, text))
     rows.append(("data", layout_text(layout(sims.x))))
     if sims.columns is not None:
-        rows.append(("columns", ", ".join(sims.columns)))
+        rows.append(("columns", _shortened(sims.columns)))
+    if sims.masked is not None:
+        rows.append(("missing numbers", "masked"))
     if sims.parameters is not None:
         rows.append(("parameters", "kept"))
+    if sims.clean is not None:
+        rows.append(("clean draws", "kept; training draws new noise in every epoch"))
     return card(f"{len(sims):,} draws of {len(sims.names)} models", rows)
 
 

@@ -10,11 +10,12 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from evidencenet._common.arguments import checked_seed, whole
+from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import kind_of
 from evidencenet._common.executors import checked_executor
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
+from evidencenet._common.signals import kept_on_sigterm
 from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, words
 from evidencenet.simulation.dataset import Simulations, tell_padding
@@ -32,6 +33,29 @@ from evidencenet.simulation.writer import Writer
 _TOLD_FAILED = 0.05
 
 
+@explained(
+    "simulate([model0, model1], 100_000, seed=1)",
+    {
+        "*": "All arguments after n have names.",
+        "n_simulations": "n=..., the number of all draws together",
+        "num_simulations": "n=..., the number of all draws together",
+        "size": "n=..., the number of all draws together",
+        "n_draws": "n=..., the number of all draws together",
+        "n_jobs": "workers=...",
+        "n_workers": "workers=...",
+        "num_workers": "workers=...",
+        "parallel": "workers=...",
+        "random_state": "seed=...",
+        "rng": "seed=...",
+        "batch_size": "Model(..., block=...), the number of draws in a call",
+        "chunk_size": "chunk=...",
+        "path": "store='draws.zarr'",
+        "out": "store='draws.zarr'",
+        "verbose": "progress=False or True",
+        "weights": "fractions=...",
+        "prior": "fractions=... for the shares of the draws; a prior of the models is given to net.compare",
+    },
+)
 def simulate(
     models: Sequence[Model] | Mapping[str, Model | Callable[..., Any]],
     n: float,
@@ -89,9 +113,9 @@ def simulate(
         Whether to keep the parameters of each draw in the `parameters` of the result.
     store
         A folder, with a name that ends in ``.zarr``, which keeps the draws. They are written every three
-        seconds. After an interruption of any kind, make the same call again: it reads what was stored and
-        draws only the rest, and the result is the same to the bit as without the interruption. With a larger
-        `n` the store grows. ``Simulations.read`` reads a complete store.
+        seconds, and on Ctrl-C and SIGTERM. After an interruption of any kind, make the same call again: it
+        reads what was stored and draws only the rest, and the result is the same to the bit as without the
+        interruption. With a larger `n` the store grows. ``Simulations.read`` reads a complete store.
     part
         ``(3, 20)`` or ``"3/20"``: draw only the third of twenty parts, counted from 1. Twenty jobs, all with
         the same other arguments, fill the same `store`, at the same time or not, and a job that was
@@ -107,7 +131,8 @@ def simulate(
     -------
     Simulations
         The draws of the first model, then those of the second, and so on. Failures are counted up to the last
-        draw used, so ``drawn`` is exactly the number of draws that were needed.
+        draw used, so ``drawn`` is exactly the number of draws that were needed. If models have `observe`, the
+        result has their clean draws in `clean`, and one observation of each in `x`.
     Status
         With `part`: what is in the store, and what is missing; see `status`. The draws are not read.
 
@@ -155,8 +180,16 @@ def simulate(
     """
     models = _checked_models(models)
     if missing not in (None, "mask"):
-        raise ValueError(f"missing must be 'mask' or None, got {missing!r}")
+        raise ValueError(
+            "missing must be 'mask' (NaN is a missing number) or None (a draw with NaN failed), got "
+            f"{missing!r}"
+        )
     fractions_of_n = _normalised(models, fractions)
+    if isinstance(n, Sequence | np.ndarray) and not isinstance(n, str):
+        raise TypeError(
+            f"n must be one whole number, the number of all draws together, got {n!r}; for other than equal "
+            "shares give fractions="
+        )
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
     crew = _checked_workers(workers, executor, timeout)
@@ -166,13 +199,14 @@ def simulate(
     if own is not None and (store is None or seed is None):
         lacking = "store=" if store is None else "a seed"
         raise ValueError(f"part={own} needs {lacking}: all parts draw into one store, from one seed")
-    seed = checked_seed(seed)
+    seed = checked_seed(seed, stacklevel=4)
     opened = None
     if store is not None:
         settings = {
             "models": [model.name for model in models],
             "kind": [model.kind for model in models],
             "prior": [model.prior is not None for model in models],
+            "observe": [model.observe is not None for model in models],
             "seed": seed,
             "blocks": [[list(block) for block in block_sizes(model)] for model in models],
             "fractions": fractions_of_n.tolist(),
@@ -181,20 +215,21 @@ def simulate(
             # It decides which draws fail.
             "timeout": None if timeout is None else float(timeout),
         }
-        code = [fingerprint(model.simulate, model.prior) for model in models]
+        code = [fingerprint(model.simulate, model.prior, model.observe) for model in models]
         opened = open_store(store, settings, shares, code)
     sources = [
         Source(model, m, seed, patience(max_failed), missing is not None) for m, model in enumerate(models)
     ]
     runs = [Run(source, crew, Pace(crew.at_once, most), opened) for source in sources]
     if own is not None and opened is not None:
-        _tell_outside(draw_part(runs, shares, opened, own, max_failed, progress))
+        with kept_on_sigterm():
+            _tell_outside(draw_part(runs, shares, opened, own, max_failed, progress))
         # A second signature for this, of fourteen arguments, would make type checkers' messages unreadable.
         return cast(Any, status(opened.path))
-    unequal = [model.kind == "one" for model in models]
+    unequal = [model.kind == "one" and model.observe is None for model in models]
     gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
     outside: dict[str, set[str]] = {}
-    with Progress("simulating", sum(shares), enabled=progress) as bar:
+    with kept_on_sigterm(), Progress("simulating", sum(shares), enabled=progress) as bar:
         for model, source, run in zip(models, sources, runs, strict=True):
             with (
                 Writer(opened, source, discard=SimulationError) as writer,
@@ -208,7 +243,10 @@ def simulate(
     if gathered.padded is not None:
         tell_padding(*gathered.padded)
     densities = [model.log_density for model in models]
-    return Simulations(**gathered.fields(), log_density=densities, missing=missing)
+    observe = models if any(model.observe is not None for model in models) else None
+    return Simulations(
+        **gathered.fields(), log_density=densities, missing=missing, observe=observe, seed=seed
+    )
 
 
 def _chunks(run: Run, gathered: Gathered) -> Generator[tuple[int, Chunk, bool]]:
@@ -260,7 +298,7 @@ def _tell_outside(outside: dict[str, set[str]]) -> None:
                 ", or a torch.Generator with a seed from rng.integers(2**63)" if "torch" in generators else ""
             ),
             RandomnessWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -280,7 +318,7 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
             f"log({1 - lost / drawn:.3g}) = {math.log(1 - lost / drawn):.2f} for it. That is right if such "
             f"data cannot be observed under the model, and wrong if the simulator has a fault.{advice}",
             FailedDrawsWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
 
 

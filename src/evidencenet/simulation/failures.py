@@ -57,11 +57,14 @@ class Tally:
             log.warning(text, self.model, self.lost, self.drawn, words(self.failure))
 
     def _too_many(self) -> SimulationError:
+        missing = ""
+        if "NaN" in words(self.failure):
+            missing = " If NaN means that a number is missing, give missing='mask'."
         error = SimulationError(
             f"model {self.model!r}: {self.lost} of {self.drawn} draws failed "
             f"({self.lost / self.drawn:.0%}), more than max_failed={self.max_failed:.0%}; the first failure "
             f"was {words(self.failure)}. Correct the simulator or the prior, or raise max_failed if such "
-            "failures belong to the model"
+            f"failures belong to the model.{missing}"
         )
         error.__cause__ = self.failure if isinstance(self.failure, Exception) else None
         return error

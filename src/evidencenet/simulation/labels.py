@@ -9,13 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from evidencenet._common.arrays import plain_array
+from evidencenet._common.harmless import listed
 from evidencenet._common.warnings import InputWarning
 
 
 def checked_labels(
-    model: ArrayLike, n: int, names: Sequence[str] | None
+    model: Any, n: int, names: Sequence[str] | None
 ) -> tuple[np.ndarray, Sequence[str] | None]:
     """Return labels (n,) as integers from 0, and the models' names if the labels or the caller give them.
 
@@ -23,11 +24,27 @@ def checked_labels(
     """
     # Categories of pandas have an order of their own.
     order = getattr(getattr(model, "cat", model), "categories", None)
-    labels = np.asarray(model)
-    if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
-        labels = labels.astype(str)
+    if hasattr(model, "columns") and len(model.columns) == 1:
+        model = model[model.columns[0]]
+    labels = plain_array(model)
+    if labels.dtype.kind in "Of":
+        missing = [label is None or label != label for label in labels.ravel().tolist()]
+        if any(missing):
+            raise ValueError(
+                f"{sum(missing)} of {len(missing)} labels are missing, first in row {missing.index(True)}; "
+                "leave out these rows of x and of the labels"
+            )
+        if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
+            labels = labels.astype(str)
     if labels.dtype.kind not in "iubfUS":
         raise TypeError(f"model must hold whole numbers or names, got dtype {labels.dtype}")
+    if labels.shape == (n, 1):
+        labels = labels[:, 0]
+    if labels.ndim == 2 and len(labels) == n and labels.dtype.kind in "iubf":
+        raise ValueError(
+            f"model has shape {labels.shape}: wanted one label per row. If each row is 1 at the place of its "
+            "model, and else 0, give model.argmax(axis=1)"
+        )
     if labels.shape != (n,):
         raise ValueError(f"model has shape {labels.shape}, but x has {n} rows; wanted one label per row")
     if isinstance(names, str):
@@ -64,6 +81,13 @@ def checked_names(names: Sequence[str] | None, labels: np.ndarray) -> tuple[str,
     if isinstance(names, str):
         raise TypeError(f"names must be a sequence of strings, one per model, got the string {names!r}")
     count = high + 1 if names is None else len(names)
+    distinct = np.unique(labels)
+    if names is None and len(distinct) < count:
+        listed = ", ".join(map(str, distinct[:10])) + (", ..." if len(distinct) > 10 else "")
+        raise ValueError(
+            f"the labels are {listed}; wanted 0, 1, ..., one for each model. Labels of another kind can be "
+            "given as names: model=[f'model {label}' for label in labels]"
+        )
     if low < 0 or (names is None and high >= len(labels)):
         raise ValueError(f"labels must be 0, 1, ..., one for each model; got values from {low} to {high}")
     if high >= count:
@@ -130,7 +154,7 @@ def coded(
     if known is None or names is None:
         return numbers, names if known is None else known
     if sorted(known) != sorted(names):
-        raise ValueError(f"the models are {', '.join(known)}, but names= gives {', '.join(names)}")
+        raise ValueError(f"the models are {listed(known)}, but names= gives {listed(names)}")
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(known):
         raise ValueError(f"labels go from {numbers.min()} to {numbers.max()} for {len(known)} models")
     return _places(known, names)[numbers], names

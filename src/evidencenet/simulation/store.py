@@ -15,6 +15,7 @@ from typing import Any
 
 from evidencenet._common import atomic, files
 from evidencenet._common.arrays import arrays_of
+from evidencenet._common.atomic import remove_all_leftovers, remove_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, words
@@ -120,7 +121,7 @@ class Store:
         """Remove a chunk, if it ends at a draw that is stored elsewhere."""
         there = self._piece(model, start)
         if there is not None and there.stop <= stop:
-            atomic.remove(self._place(model, start))
+            atomic.removed(self._place(model, start))
 
     def _identity(self, model: int, start: int) -> dict[str, Any]:
         return {"model": model, "start": start, "spec": self.spec}
@@ -260,11 +261,15 @@ def open_store(
     }
     if not place.parent.is_dir():
         raise FileNotFoundError(f"cannot begin {place}: there is no folder {place.parent}. Make it first.")
+    remove_leftovers(place)
     if not (_is_free(place) and zarr_folder.begin(place, about)):
         _continue(place, about)
+    remove_all_leftovers(place)
     for model, name in enumerate(settings["models"]):
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
+        # The next chunks may begin at other draws, so they would not remove what is left of this one.
+        remove_all_leftovers(place / str(model))
     return Store(place, settings["keep_parameters"], _spec(settings))
 
 
@@ -299,7 +304,9 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
                 files.check_expansion(path, row * sum(shares), zarr_folder.size_on_disk(path), max_bytes)
             gathered.add(model, chunk)
     _check_complete(path, settings, gathered)
-    return gathered.fields()
+    # Of models with `observe`, the store holds clean draws.
+    noise_seed = settings["seed"] if any(settings.get("observe", ())) else None
+    return gathered.fields() | {"noise_seed": noise_seed, "missing": settings.get("missing")}
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -343,10 +350,8 @@ def _spec(settings: Mapping[str, Any]) -> str:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether a store can be begun here; one whose first file is unfinished has not been begun."""
-    if not path.is_dir():
-        return not path.exists()
-    return all(entry.suffix == ".partial" for entry in path.iterdir())
+    """Whether a store can be begun here: there is nothing, or an empty folder."""
+    return not any(path.iterdir()) if path.is_dir() else not path.exists()
 
 
 def _continue(path: Path, about: dict[str, Any]) -> None:
@@ -361,7 +366,7 @@ def _continue(path: Path, about: dict[str, Any]) -> None:
                 f"the code of model {name!r} has changed since {path} was begun; its draws so far are of the "
                 "old code. If that changes what is drawn, delete the store and begin again.",
                 EvidenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
     if sum(about["shares"]) > sum(there["shares"]):
         zarr_folder.describe(path, there | {"shares": about["shares"]})

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass
 
+from evidencenet._common.warnings import log
 from evidencenet.simulation.chunks import Chunk, Source, join_chunks
 from evidencenet.simulation.runs import MOST_BYTES
 from evidencenet.simulation.store import Store
@@ -54,11 +55,16 @@ class Writer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        # Draws of a simulator that fails too often are not stored: it will be corrected.
-        if kind is None or not issubclass(kind, self._discard):
-            self._write()
         if kind is None:
+            self._write()
             self._merge(at_the_end=True)
+        # Draws of a simulator that fails too often are not stored: it will be corrected.
+        elif not issubclass(kind, self._discard):
+            try:
+                self._write()
+            except Exception as problem:
+                # What stopped the simulation is told, not this. It may have stopped an import half way.
+                log.warning("the last draws could not be stored: %s", problem)
 
     def add(self, start: int, chunk: Chunk, *, wait: bool) -> bool:
         """Take the next chunk; `wait` means that it is too early to write it. Return whether it wrote."""

@@ -53,11 +53,21 @@ def keep_compiled_programs() -> None:
     try:
         # Programs are code: nobody else may write here.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_private(folder):
+            return
     except OSError:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", _WORTH_KEEPING)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether only this user can write to a folder; what others put there would be run."""
+    if os.name == "nt":
+        return True
+    status = folder.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
 
 
 def compiled(

@@ -157,6 +157,17 @@ class History:
     seconds: np.ndarray
     compile_seconds: float
 
+    def __repr__(self) -> str:
+        epochs = np.isfinite(self.train_loss).sum(axis=1)
+        score = self.score[np.arange(len(self.best_epoch)), self.best_epoch]
+        members = zip(self.best_epoch, epochs, score, strict=True)
+        listed = "\n".join(
+            f"  member {i}: best after epoch {best} of {last}, held-out score {value:.4f} nats"
+            for i, (best, last, value) in enumerate(members)
+        )
+        time = f"{float(self.seconds.sum()):.1f} s of training"
+        return f"History: {self.draws:,} draws in batches of {self.batch:,}, {time}\n{listed}"
+
     @property
     def samples_per_second(self) -> float:
         """Draws seen by all members together, per second of training."""

@@ -9,6 +9,7 @@ import numpy as np
 import optax
 
 from evidencenet import networks
+from evidencenet._common.arguments import explained_class
 
 # If no number of epochs is named, a member sees this many draws in all, each several times if there are few;
 # and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
@@ -16,6 +17,19 @@ _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
 
 
+@explained_class(
+    "Recipe(epochs=10, batch=1000)",
+    {
+        "lr": "learning_rate=...",
+        "batch_size": "batch=...",
+        "n_epochs": "epochs=...",
+        "early_stopping": "patience=...",
+        "validation_split": "held_out=...",
+        "validation_fraction": "held_out=...",
+        "members": "train(sims, members=...)",
+        "seed": "train(sims, seed=...)",
+    },
+)
 @dataclass(frozen=True)
 class Recipe:
     """How to train.

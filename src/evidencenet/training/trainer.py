@@ -85,7 +85,7 @@ class Trainer:
     def fit_one(self, inputs: Inputs, rng: np.random.Generator) -> np.ndarray:
         """Train one network with seeds of its own; return log K of the held-out draws, (n, K)."""
         # The batch that the user named may be larger than these draws, which may be half of all.
-        batch, rows = self.recipe.batch, len(inputs.draws.training_rows)
+        batch, rows = self.recipe.batch, inputs.draws.training_draws
         order_seed, weights_seed = (int(number) for number in rng.integers(2**31, size=2))
         trainer = replace(
             self,
@@ -109,11 +109,14 @@ class Trainer:
         """
         plan = inputs.plan
         decay = self.recipe.weight_decay if plan.weight_decay is None else plan.weight_decay
-        return replace(self.recipe, weight_decay=decay).for_draws(
-            len(inputs.draws.training_rows),
+        recipe = replace(self.recipe, weight_decay=decay).for_draws(
+            inputs.draws.training_draws,
             operations=ensemble.operations(plan.network, inputs.example, self.outputs),
             most=most,
             fewest=fewest,
             shared=networks.shares_weights(plan.network),
             exchangeable=networks.is_exchangeable(plan.network),
         )
+        stream = inputs.draws.stream
+        # Fresh draws are divided into epochs, and no more than they are used.
+        return recipe if stream is None or stream.epochs is None else replace(recipe, epochs=stream.epochs)

@@ -33,10 +33,19 @@ _CHECKSUM = "checksum"
 _NOT_DATA = ("label", "log_weight")
 # Written at once; the text of so many rows of 100 numbers has 2 MB.
 _ROWS_PER_BLOCK = 1_000
+# A line becomes a text in memory. One of 2 million numbers has 40 MB.
+_LONGEST_LINE = 2**26
+_BYTES_PER_BLOCK = 2**22
 # Labels become an array of text of fixed length, so one long label would cost its length for every row.
 _LONGEST_LABEL = 1_000
 # Arrow holds a column in memory at its declared length, in at most so many bytes per row.
 _BYTES_PER_VALUE = 8
+# Words that stand for numbers in files of R, pandas and spreadsheets.
+_WORDS = {
+    **dict.fromkeys(("", "na", "n/a", "#n/a", "nan"), float("nan")),
+    "true": 1.0,
+    "false": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -68,14 +77,16 @@ def read(path: Path, words: Collection[str] = (), max_bytes: int | None = None) 
         table = READERS[path.suffix.lower()](path, words, max_bytes)
         if len(table.values) == 0:
             raise FileError(f"{path} has no rows of numbers; wanted one row for each draw.")
+        seen: set[str] = set()
         for i, name in enumerate(table.header or ()):
             if not name:
                 raise FileError(
                     f"{path}: column {i + 1} has no name. If it numbers the rows, write the file without it "
-                    "(in pandas: index=False), else name it."
+                    "(in R: row.names = FALSE, in pandas: index=False), else name it."
                 )
-            if table.header and table.header.count(name) > 1:
+            if name in seen:
                 raise FileError(f"{path} has two columns called {name!r}; names must be distinct.")
+            seen.add(name)
         return table
 
 
@@ -164,13 +175,31 @@ def _checksum(about: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> st
     return files.checksum(about, numbers)
 
 
+def _check_lines(path: Path) -> None:
+    """Raise if a file has a line that would fill the memory, or is no text."""
+    length = 0
+    with path.open("rb") as file:
+        while block := file.read(_BYTES_PER_BLOCK):
+            if b"\0" in block:
+                raise FileError(
+                    f"{path} is damaged, or no text in UTF-8: it holds zero bytes. Copy or make it again."
+                )
+            ends = block.rfind(b"\n"), block.find(b"\n")
+            if length + (len(block) if ends[1] < 0 else ends[1]) > _LONGEST_LINE:
+                raise FileError(
+                    f"{path} has a line of more than {_LONGEST_LINE / 1e6:,.0f} MB; wanted one line a draw."
+                )
+            length = length + len(block) if ends[0] < 0 else len(block) - ends[0] - 1
+
+
 def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Table:
+    _check_lines(path)
     about, skip, line = None, 0, ""
     with path.open(encoding="utf-8-sig", newline="") as file:
         for line in file:
             if line.startswith(_MARK):
                 about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
-            elif "\0" in line or (skip == 0 and any(sign in line for sign in _SIGNS)):
+            elif skip == 0 and any(sign in line for sign in _SIGNS):
                 raise FileError(f"{path} is damaged: line {skip + 1} cannot be read. Copy or make it again.")
             if line.strip() and not line.startswith("#"):
                 break
@@ -178,8 +207,7 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
         else:
             raise FileError(f"{path} is empty; wanted one row of numbers for each draw.")
     delimiter = next((mark for mark in "\t;," if mark in line), None)
-    first = line.split() if delimiter is None else next(csv.reader([line], delimiter=delimiter))
-    first = [name.strip() for name in first]
+    first = [name.strip() for name in _split(line, delimiter)]
     header = _header(path, first)
     # A delimiter after the last number makes an empty column.
     blank = len(first) - 1 if delimiter and len(first) > 1 and not first[-1] else None
@@ -187,12 +215,11 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
     converters: dict[int, Callable[[str], float]] = {i: _coder(numbers) for i, numbers in codes.items()}
     if blank is not None:
         converters[blank] = _is_something
-    values = _numbers(path, skip + (header is not None), delimiter, converters)
-    if header is not None and len(values) and len(header) != values.shape[1]:
-        raise FileError(
-            f"{path} names {len(header)} columns, but its rows have {values.shape[1]}; wanted a name for "
-            "each (row numbers, as R writes them, must be left out)."
-        )
+    values = _numbers(path, skip + (header is not None), delimiter, converters, header)
+    if len(values) == 0:
+        raise FileError(f"{path} has no rows of numbers; wanted one row for each draw.")
+    if header is not None and len(header) != values.shape[1]:
+        raise FileError(_unnamed(path, len(header), values.shape[1]))
     if blank is not None and values[:, blank:].any():
         raise FileError(f"{path} has numbers in column {blank + 1}, which in its first line is empty.")
     spare = sorted({*codes, *([] if blank is None else [blank])})
@@ -214,7 +241,9 @@ def _check_labels(path: Path, labels: Collection[str]) -> None:
         )
 
 
-def _numbers(path: Path, skip: int, delimiter: str | None, converters: dict[Any, Any]) -> np.ndarray:
+def _numbers(
+    path: Path, skip: int, delimiter: str | None, converters: dict[Any, Any], header: list[str] | None
+) -> np.ndarray:
     try:
         with warnings.catch_warnings():
             # NumPy warns about a file without rows; `read` refuses it.
@@ -230,18 +259,73 @@ def _numbers(path: Path, skip: int, delimiter: str | None, converters: dict[Any,
                 ndmin=2,
             )
     except ValueError as error:
+        if str(error).startswith("could not convert"):
+            return _words_as_numbers(path, skip, delimiter, converters, header)
         raise FileError(
             f"{path}, {_complaint(str(error), skip)}; wanted numbers with a decimal point, as many in each "
-            "row, and nan where a draw failed."
+            "row, and NA or nan where there is none."
         ) from error
 
 
+def _words_as_numbers(
+    path: Path, skip: int, delimiter: str | None, converters: dict[Any, Any], header: list[str] | None
+) -> np.ndarray:
+    """Read numbers word by word: slower than NumPy, but NA, TRUE and empty cells are understood."""
+    rows: list[list[float]] = []
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, line in enumerate(file, 1):
+            if number <= skip or not line.strip():
+                continue
+            words = _split(line, delimiter)
+            if header is not None and len(words) == len(header) + 1:
+                raise FileError(_unnamed(path, len(header), len(words)))
+            if rows and len(words) != len(rows[0]):
+                raise FileError(
+                    f"{path}, line {number}: {len(words)} columns, but {len(rows[0])} in the lines before."
+                )
+            row = []
+            for i, word in enumerate(words):
+                value = converters[i](word) if i in converters else _WORDS.get(word.strip().lower())
+                if value is None:
+                    try:
+                        # Python reads 1_000 as a number; files have no such numbers.
+                        value = float(word.replace("_", "?"))
+                    except ValueError:
+                        raise FileError(_not_a_number(path, number, i, word, header)) from None
+                row.append(value)
+            rows.append(row)
+    return np.array(rows, dtype=np.float64)
+
+
+def _unnamed(path: Path, names: int, columns: int) -> str:
+    return (
+        f"{path} names {names} columns, but its rows have {columns}; wanted a name for each. If the first "
+        "column numbers the rows, write the file without it (in R: row.names = FALSE)."
+    )
+
+
+def _split(line: str, delimiter: str | None) -> list[str]:
+    """Return the words of a line, without quotes; None stands for any white space."""
+    text = " ".join(line.split()) if delimiter is None else line
+    return next(csv.reader([text], delimiter=delimiter or " "))
+
+
+def _not_a_number(path: Path, line: int, i: int, word: str, header: list[str] | None) -> str:
+    named = header is not None and i < len(header) and header[i]
+    place = f"column {header[i]!r}" if named and header is not None else f"column {i + 1}"
+    text = f"{path}, line {line}, {place}: {word.strip()!r} is not a number; "
+    if re.fullmatch(r"\s*-?\d+,\d+([eE][-+]?\d+)?\s*", word):
+        return text + "wanted numbers with a decimal point (in R: write.csv instead of write.csv2)."
+    if named and header is not None:
+        return text + (
+            "wanted numbers, and NA or nan where there is none. If this column says which model a draw came "
+            f"from, give label={header[i]!r}; else remove it, or code it as numbers."
+        )
+    return text + "wanted numbers with a decimal point, and NA or nan where there is none."
+
+
 def _complaint(text: str, skip: int) -> str:
-    """Say in which line a problem is; NumPy counts rows from 0 or 1, without the header."""
-    if match := re.match(
-        r"could not convert string (.*) to float64 at row (\d+), column (\d+)", text, re.DOTALL
-    ):
-        return f"line {skip + int(match[2]) + 1}, column {match[3]}: {match[1]} is not a number"
+    """Say in which line a problem is; NumPy counts rows from 1, without the header."""
     if match := re.match(r"the number of columns changed from (\d+) to (\d+) at row (\d+)", text):
         return f"line {skip + int(match[3])}: {match[2]} columns, but {match[1]} in the lines before"
     return text.rstrip(".")

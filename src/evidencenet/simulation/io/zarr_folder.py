@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from evidencenet._common import files
-from evidencenet._common.atomic import created, write_text
+from evidencenet._common.atomic import created_folder, write_text
 from evidencenet._common.files import FileError
+from evidencenet._common.signals import interrupts_held
 
 _KEY = "evidencenet"
 _JSON = "zarr.json"
@@ -68,8 +69,6 @@ class Node:
 
 def read(path: Path, max_bytes: int | None = None) -> tuple[dict[str, Any] | None, dict[str, np.ndarray]]:
     """Read all arrays of a Zarr folder, and the description if it is ours."""
-    import zarr
-
     nodes, size = _checked(path)
     files.check_expansion(
         path, files.declared_bytes((node.shape, node.itemsize) for node in nodes), size, max_bytes
@@ -77,18 +76,27 @@ def read(path: Path, max_bytes: int | None = None) -> tuple[dict[str, Any] | Non
     about = description(path)
     if about is None and any(node.ours for node in nodes):
         raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
-    arrays = {}
-    for node in nodes:
-        array: Any = zarr.open_array(path / node.name, mode="r", zarr_format=3)
-        # Zarr takes a missing piece for one of zeros. Where we wrote it, it was lost.
-        if about is not None and array.nchunks_initialized < node.pieces:
-            raise FileError(f"{path}: pieces of the array {node.name!r} are missing. Copy or make it again.")
-        arrays[node.name or "x"] = np.asarray(array[...])
-    return about, arrays
+    with interrupts_held():
+        return about, {node.name or "x": _array(path, node, complete=about is not None) for node in nodes}
+
+
+def _array(path: Path, node: Node, *, complete: bool) -> np.ndarray:
+    import zarr
+
+    array: Any = zarr.open_array(path / node.name, mode="r", zarr_format=3)
+    # Zarr takes a missing piece for one of zeros. Where we wrote it, it was lost.
+    if complete and array.nchunks_initialized < node.pieces:
+        raise FileError(f"{path}: pieces of the array {node.name!r} are missing. Copy or make it again.")
+    return np.asarray(array[...])
 
 
 def write(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     """Write a Zarr folder at a place where there is nothing."""
+    with interrupts_held():
+        _write(path, about, arrays)
+
+
+def _write(path: Path, about: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
     import zarr
     from zarr.codecs import BloscCodec, Crc32cCodec
 
@@ -126,8 +134,7 @@ def description(path: Path) -> dict[str, Any] | None:
 
 def begin(path: Path, about: Mapping[str, Any]) -> bool:
     """Make a Zarr group with a description and nothing else; False if there is one already."""
-    path.mkdir(exist_ok=True)
-    return created(path / _JSON, _group(about).encode())
+    return created_folder(path, {_JSON: _group(about).encode()})
 
 
 def describe(path: Path, about: Mapping[str, Any]) -> None:
