@@ -21,6 +21,11 @@ def test_results_come_in_order() -> None:
         assert list(in_order(pool, late_first, ((k,) for k in range(20)), "it")) == list(range(20))
 
 
+def asleep(number: int) -> int:
+    time.sleep(1.5 if number == 0 else 0.0)
+    return number
+
+
 def test_one_task_that_takes_long_does_not_stop_the_others() -> None:
     with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
         list(in_order(pool, lambda k: time.sleep(0.2), _numbers(4), "it"))  # both processes are started
@@ -32,7 +37,7 @@ def test_one_task_that_takes_long_does_not_stop_the_others() -> None:
                 taken.append(time.perf_counter() - clock)
                 yield (k,)
 
-        results = list(in_order(pool, lambda k: (k, time.sleep(1.5 if k == 0 else 0.0))[0], numbers(), "it"))
+        results = list(in_order(pool, asleep, numbers(), "it"))
     assert results == list(range(60))
     # Nearly all were handed out while the first one was still asleep.
     assert sum(each < 1.4 for each in taken) > 30
