@@ -15,6 +15,8 @@ from evidencenet._common.arguments import explained_class
 # and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
 _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
+# Even few draws are not seen more often than this, unless the budget is raised: networks overfit before that.
+_MOST_EPOCHS = 60
 
 
 @explained_class(
@@ -125,6 +127,7 @@ class Recipe:
         fewest: int = 3,
         shared: bool = False,
         exchangeable: bool = False,
+        budget: float = 1.0,
     ) -> "Recipe":
         """Fill in what was left open: by the number of training draws, and by the network.
 
@@ -142,6 +145,8 @@ class Recipe:
             Whether the network uses the same weights in all places of a draw.
         exchangeable
             Whether the order of the places means nothing to the network.
+        budget
+            By which factor training may be longer than usual, if no number of epochs was named.
         """
         batch = self.batch or int(np.clip(n // (800 if exchangeable else 400), 32, 1000))
         if n < batch:
@@ -150,7 +155,8 @@ class Recipe:
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), fewest, 60))
+        usual = min(_PASSES / n, affordable, _MOST_EPOCHS)
+        epochs = self.epochs or max(int(budget * usual), fewest)
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
 
