@@ -474,9 +474,7 @@ def epochs(place: Path) -> dict[str, Any] | None:
     if path is None:
         return {}
     _, arrays = files.read(path, "checkpoint")
-    curves = {
-        name: array for name, array in arrays.items() if name.startswith("curves/") and "seconds" not in name
-    }
+    curves = {name: arrays[f"curves/{name}"] for name in ("losses", "scores")}
     return {
         f"{name} {i}": column.tobytes() for name, curve in curves.items() for i, column in _columns(curve)
     }

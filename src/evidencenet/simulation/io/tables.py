@@ -26,8 +26,11 @@ from evidencenet.simulation.io.packages import package
 _MARK = "# evidencenet: "
 _SIGNS = ("evidencenet", '"checksum"', '"format"')
 _KEY = b"evidencenet"
-# Says that a Parquet file is ours, even if the description is damaged.
+# Two signs that a Parquet file is ours, even if the description is damaged: a word beside the description, and
+# the numbers of the columns, which are elsewhere in the file.
 _OURS = b"evidencenet.format"
+_FIELD_ID = b"PARQUET:field_id"
+_FIRST_FIELD = 0x45564E54
 _CHECKSUM = "checksum"
 # Columns that we write beside those of the data.
 _NOT_DATA = ("label", "log_weight")
@@ -315,7 +318,9 @@ def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> 
         table = file.read()
     metadata = table.schema.metadata or {}
     about = metadata.get(_KEY)
-    if about is None and (_OURS in metadata or _OURS in _footer(path)):
+    ids = {(field.metadata or {}).get(_FIELD_ID) for field in table.schema}
+    ours = _OURS in metadata or _OURS in _footer(path) or any(_is_our_field(number) for number in ids)
+    if about is None and ours:
         raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
     numeric, texts = [], {}
     for name in table.column_names:
@@ -337,6 +342,10 @@ def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> 
         values[:, i] = table[name].cast(pyarrow.from_numpy_dtype(values.dtype), safe=False).to_numpy()
     head = None if about is None else files.check_format(path, files.parsed_json(path, about))
     return Table(head, tuple(numeric), values, texts)
+
+
+def _is_our_field(number: bytes | None) -> bool:
+    return number is not None and number.isdigit() and 0 <= int(number) - _FIRST_FIELD < 2**20
 
 
 def _footer(path: Path) -> bytes:
@@ -376,9 +385,14 @@ def _texts(column: np.ndarray) -> list[str]:
 
 
 def _write_parquet(path: Path, about: dict[str, Any], columns: Mapping[str, np.ndarray]) -> None:
-    table = package("pyarrow", "Parquet files").table(dict(columns))
+    pyarrow = package("pyarrow", "Parquet files")
+    table = pyarrow.table(dict(columns))
     metadata = {_KEY: json.dumps(about).encode(), _OURS: str(files.FORMAT).encode()}
-    described = table.replace_schema_metadata(metadata)
+    numbered = [
+        field.with_metadata({_FIELD_ID: str(_FIRST_FIELD + i).encode()})
+        for i, field in enumerate(table.schema)
+    ]
+    described = table.cast(pyarrow.schema(numbered)).replace_schema_metadata(metadata)
     package("pyarrow.parquet", "Parquet files").write_table(described, path, write_page_checksum=True)
 
 
