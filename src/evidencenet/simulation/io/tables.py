@@ -26,8 +26,8 @@ from evidencenet.simulation.io.packages import package
 _MARK = "# evidencenet: "
 _SIGNS = ("evidencenet", '"checksum"', '"format"')
 _KEY = b"evidencenet"
-# Two signs that a Parquet file is ours, even if the description is damaged: a word beside the description, and
-# the numbers of the columns, which are elsewhere in the file.
+# Two signs that a Parquet file is ours, even if the description is damaged: a word beside the description,
+# and the numbers of the columns, which are elsewhere in the file.
 _OURS = b"evidencenet.format"
 _FIELD_ID = b"PARQUET:field_id"
 _FIRST_FIELD = 0x45564E54
