@@ -972,6 +972,8 @@ def main() -> None:
     print(f"{len(cases):,} files, {time.perf_counter() - start:.0f} s, seed {options.seed}")
     if options.json:
         options.json.write_text(json.dumps([vars(case) for case in cases], indent=1))
+    if any(case.outcome in MUST_BE_ZERO for case in cases):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

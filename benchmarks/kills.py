@@ -644,6 +644,8 @@ def main() -> None:
     print(f"{hits:,} kills, {time.perf_counter() - start:.0f} s, seed {options.seed}")
     if options.json:
         options.json.write_text(json.dumps([vars(kill) for kill in results], indent=1))
+    if any(kill.faults for kill in results):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -180,3 +181,22 @@ def test_changes_of_the_data() -> None:
     assert set(np.unique(found)) == {-1.0, 0.0, 1.0}
     assert abs(np.mean(found != 0) - 0.1) < 4 * np.sqrt(0.09 / 10_000)
     assert trust.strange(np.array([[0.001, 0.01], [0.001, 0.02], [0.5, 0.5], [0.001, 0.001]])) == 0.5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize(("job", "kills"), [("write .zarr", 70), ("simulate", 25)])
+def test_kills(job: str, kills: int) -> None:
+    # In a process of its own, since this one has used JAX and must not be forked.
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "kills.py"),
+        "--kills",
+        str(kills),
+        "--seed",
+        "7",
+        "--only",
+        job,
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert any(line.split()[: len(job.split())] == job.split() for line in run.stdout.splitlines())
