@@ -180,3 +180,20 @@ def test_a_hole_in_the_description_of_a_parquet_file(tmp_path: Path) -> None:
             assert (found.names, found.failed) == (sims.names, sims.failed)
             np.testing.assert_array_equal(np.asarray(found.x), np.asarray(sims.x))
     assert refused > 250
+
+
+def test_a_hole_in_the_description_of_a_table(tmp_path: Path) -> None:
+    sims = en.Simulations(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1], ("a", "b"), failed=(1, 2))
+    path = tmp_path / "a.csv"
+    sims.write(path)
+    text = path.read_text()
+    first = text.index("\n")
+    for start in range(1, first, 7):
+        for stop in range(start + 1, first + 1, 5):
+            path.write_text(text[:start] + text[stop:])
+            try:
+                found = en.Simulations.read(path)
+            except FileError:
+                continue
+            # Only what is left of "# evidencenet: {...}" without its end cannot be told from a comment.
+            assert (found.names, found.failed) == (("a", "b"), (1, 2)) or stop == first

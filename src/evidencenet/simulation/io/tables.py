@@ -196,8 +196,11 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
         for line in file:
             if line.startswith(_MARK):
                 about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
-            elif skip == 0 and any(sign in line for sign in _SIGNS):
-                raise FileError(f"{path} is damaged: line {skip + 1} cannot be read. Copy or make it again.")
+            elif skip == 0 and (any(sign in line for sign in _SIGNS) or _ends_like_ours(line)):
+                raise FileError(
+                    f"{path} is damaged: line 1 looks like what is left of a description by evidencenet. Copy or "
+                    "make it again; if it is a comment of yours, remove it."
+                )
             if line.strip() and not line.startswith("#"):
                 break
             skip += 1
@@ -229,6 +232,11 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
             _check_labels(path, numbers)
             texts[first[i]] = np.array(list(numbers))[values[:, i].astype(int)]
     return Table(about, named, np.delete(values, spare, axis=1) if spare else values, texts)
+
+
+def _ends_like_ours(line: str) -> bool:
+    """Whether a comment ends as a description does: a hole in the line may have taken away all else."""
+    return line.startswith("#") and line.rstrip().endswith("}")
 
 
 def _check_labels(path: Path, labels: Collection[str]) -> None:
