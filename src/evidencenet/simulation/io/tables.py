@@ -198,8 +198,8 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
                 about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
             elif skip == 0 and (any(sign in line for sign in _SIGNS) or _ends_like_ours(line)):
                 raise FileError(
-                    f"{path} is damaged: line 1 looks like what is left of a description by evidencenet. Copy or "
-                    "make it again; if it is a comment of yours, remove it."
+                    f"{path} is damaged: line 1 looks like the rest of a description by evidencenet. Copy "
+                    "or make it again; if it is a comment of yours, remove it."
                 )
             if line.strip() and not line.startswith("#"):
                 break
