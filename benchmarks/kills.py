@@ -432,11 +432,15 @@ def simulated(place: Path, tell: Tell) -> None:
 
 def stored(place: Path) -> dict[str, Any]:
     """Return the chunks of a store, with the time at which each was written."""
-    found = place.glob("store.zarr/*/*/zarr.json")
+    return _chunks(place / "store.zarr")
+
+
+def _chunks(store: Path) -> dict[str, Any]:
+    # Not those in temporary folders, which are unfinished.
     return {
-        str(path.parent.relative_to(place)): path.stat().st_mtime_ns
-        for path in found
-        if path.parent.name.isdigit()
+        f"{place.parent.parent.name}/{place.parent.name}": place.stat().st_mtime_ns
+        for place in store.glob("*/*/zarr.json")
+        if place.parent.name.isdigit() and place.parent.parent.name.isdigit()
     }
 
 
@@ -529,12 +533,7 @@ def stored_by_command(place: Path) -> dict[str, Any] | None:
     """Return the chunks that the command has stored."""
     if (place / "draws.npz").exists():
         return None
-    found = place.glob("draws.npz.partial.zarr/*/*/zarr.json")
-    return {
-        str(path.parent.relative_to(place)): path.stat().st_mtime_ns
-        for path in found
-        if path.parent.name.isdigit()
-    }
+    return _chunks(place / "draws.npz.partial.zarr")
 
 
 def file_result(place: Path) -> str:
