@@ -10,7 +10,8 @@ Three kinds of attack, each a row of the table for each kind of file:
 
 Outcomes: refused (our error, with the path), same (the damage changed nothing that is read), valid (a forged
 file that is a proper file). The columns that must be 0: different (other numbers, without an error), foreign
-(an exception that is not ours), ran code, slow (more than a second), memory (more than 600 MB taken).
+(an exception that is not ours), ran code, slow (more than a second of computing, or no end), memory (more
+than 600 MB taken).
 """
 
 import argparse
@@ -156,7 +157,8 @@ def read_rare_draws(path: Path) -> str:
     """Read rare draws, and hash them."""
     draws = RareDraws.load(path)
     about = {"names": draws.names, "levels": [[each.calls, each.stop] for each in draws.levels]}
-    arrays = {name: getattr(draws, name) for name in ("x", "model", "level", "replicate", "score")}
+    arrays = draws.x if isinstance(draws.x, dict) else {"x": draws.x}
+    arrays = arrays | {name: getattr(draws, name) for name in ("model", "level", "replicate", "score")}
     for k, each in enumerate(draws.levels):
         arrays |= {
             f"{k}/{name}": getattr(each, name) for name in ("threshold", "by_replicate", "size", "count")
@@ -749,11 +751,11 @@ _FILES: Sequence[tuple[str, str, Callable[[Path, Path], Any]]] = [
         ".npz",
         lambda p, c: p.write_bytes(_zipped(x=_npy((1,)) + bytes(8)).replace(b"\x14\0\0\0", b"\x14\0\1\0")),
     ),
-    ("one long line", ".csv", lambda p, c: p.write_text("model,x\n" + "1" * 50_000_000)),
+    ("one long line", ".csv", lambda p, c: p.write_text("model,x\n" + "1" * 20_000_000)),
     (
-        "300,000 columns",
+        "100,000 columns",
         ".csv",
-        lambda p, c: p.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n1\n"),
+        lambda p, c: p.write_text(",".join(f"c{i}" for i in range(100_000)) + "\n1\n"),
     ),
     ("quotes without end", ".csv", lambda p, c: p.write_text('model,x\n"' + "a\n" * 100_000)),
     ("letters of another code", ".csv", lambda p, c: p.write_text("model,x\n0,1\n", encoding="utf-16")),
@@ -843,7 +845,8 @@ def outcome_of(
     # A read that does not end is interrupted.
     signal.signal(signal.SIGALRM, _too_long)
     signal.alarm(20)
-    start, memory = time.perf_counter(), _memory(begin=True)
+    # Of computing, because other programs may use the machine.
+    start, memory = time.process_time(), _memory(begin=True)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -863,8 +866,8 @@ def outcome_of(
     if canary is not None and canary.exists():
         canary.unlink()
         return "ran code", detail
-    if time.perf_counter() - start > _MOST_SECONDS:
-        return "slow", f"{time.perf_counter() - start:.1f} s; {detail[:100]}"
+    if time.process_time() - start > _MOST_SECONDS:
+        return "slow", f"{time.process_time() - start:.1f} s; {detail[:100]}"
     if _memory() - memory > _MOST_BYTES:
         return "memory", f"{(_memory() - memory) / 1e6:.0f} MB"
     return outcome, detail
@@ -969,6 +972,8 @@ def main() -> None:
     print(f"{len(cases):,} files, {time.perf_counter() - start:.0f} s, seed {options.seed}")
     if options.json:
         options.json.write_text(json.dumps([vars(case) for case in cases], indent=1))
+    if any(case.outcome in MUST_BE_ZERO for case in cases):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -482,9 +482,7 @@ def epochs(place: Path) -> dict[str, Any] | None:
     if path is None:
         return {}
     _, arrays = files.read(path, "checkpoint")
-    curves = {
-        name: array for name, array in arrays.items() if name.startswith("curves/") and "seconds" not in name
-    }
+    curves = {name: arrays[f"curves/{name}"] for name in ("losses", "scores")}
     return {
         f"{name} {i}": column.tobytes() for name, curve in curves.items() for i, column in _columns(curve)
     }
@@ -649,6 +647,8 @@ def main() -> None:
     print(f"{hits:,} kills, {time.perf_counter() - start:.0f} s, seed {options.seed}")
     if options.json:
         options.json.write_text(json.dumps([vars(kill) for kill in results], indent=1))
+    if any(kill.faults for kill in results):
+        raise SystemExit(1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -14,7 +15,7 @@ import evidencenet as en
 from command import SPEC, done, parsed, refused, run, spec_file
 from evidencenet import demo, losses
 from evidencenet.cli import app, options
-from evidencenet.cli.session import show
+from evidencenet.cli.session import made_from, show
 from evidencenet.cli.train import LossName, RecipeName, _loss, named_recipe
 
 COMMANDS = ("simulate", "train", "validate", "compare", "deepen", "report", "problems", "demo")
@@ -270,3 +271,14 @@ def test_ctrl_c(tmp_path: Path) -> None:
     spec = spec_file(tmp_path, "raise KeyboardInterrupt")
     said = refused("simulate", spec, *SIMULATE, tmp_path / "x.npz", code=130)
     assert said == "Stopped."
+
+
+def test_a_hostile_record_is_passed_over(tmp_path: Path) -> None:
+    records = {"deep": '{"run": ' + "[" * 100_000, "list": "[1]", "empty": "", "bad": '{"run": NaN'}
+    for name, text in records.items():
+        (tmp_path / f"{name}.run.json").write_text(text)
+    os.mkfifo(tmp_path / "pipe.run.json")
+    names = [*records, "pipe", "none"]
+    assert made_from([str(tmp_path / name) for name in names]) == {str(tmp_path / n): None for n in names}
+    (tmp_path / "good.run.json").write_text('{"run": {"seed": 1}}')
+    assert made_from(tmp_path / "good") == {str(tmp_path / "good"): {"seed": 1}}

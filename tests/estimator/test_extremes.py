@@ -78,3 +78,10 @@ def test_no_observations(case: str, request: pytest.FixtureRequest) -> None:
     assert given.net.error(empty, model=1, against=0).shape == (0,)
     assert given.net.members(empty, model=1, against=0).shape == (members, 0)
     assert given.net.probabilities(empty).shape == (0, count)
+    assert given.net.novelty_p_value(empty).shape == (0, count)
+    answers = given.net.compare(empty)
+    assert len(answers) == 0
+    assert str(answers) == repr(answers) == str(given.net.compare(x)[:0]) == "no observations"
+    assert answers.to_dict() == {"answers": []}
+    assert len(answers.to_dataframe()) == 0
+    assert "0 observations" in answers._repr_html_()

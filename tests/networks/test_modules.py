@@ -384,7 +384,8 @@ def test_sines_are_fitted_to_irregular_values() -> None:
 def test_columns_are_explained_by_the_others() -> None:
     places, marks = rng(7).uniform(-1.7, 1.7, (30, 2)), rng(8).normal(size=30)
     there = np.arange(30) < 22
-    x = {"mask": there, "x": np.column_stack([places, marks]).astype(np.float32)}
+    values = np.column_stack([places, marks]).astype(np.float32)
+    x = {"mask": there, "x": values}
     encoder = RegressionEncoder(3, 1, 4, 5, rng())
     found = float(np.asarray(encoded(encoder, x).exact)[0])
     phase = places @ encoder.frequency[0]
@@ -396,7 +397,7 @@ def test_columns_are_explained_by_the_others() -> None:
     wanted = 0.5 * quadratic - 0.5 * np.linalg.slogdet(covariance)[1]
     assert found == pytest.approx(wanted, abs=1e-3)
     # What stands where there is no element means nothing, and no observation is too far out.
-    x["x"][22:] = 1e3
+    values[22:] = 1e3
     assert float(np.asarray(encoded(encoder, x).exact)[0]) == pytest.approx(wanted, abs=1e-3)
-    x["x"][:22] *= 1e5
+    values[:22] *= 1e5
     assert np.isfinite(np.asarray(encoded(encoder, x).smooth)).all()

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -201,3 +202,22 @@ def test_benchmark_of_scale() -> None:
     paper = scale.on_paper(rows, sizes, sent)
     assert paper["store_tb"] == pytest.approx(sizes["fast"]["bytes_a_draw"] / 1e3)
     assert paper["tasks_a_second"] <= 100
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs fork")
+@pytest.mark.parametrize(("job", "kills"), [("write .zarr", 70), ("simulate", 25)])
+def test_kills(job: str, kills: int) -> None:
+    # In a process of its own, since this one has used JAX and must not be forked.
+    command = [
+        sys.executable,
+        str(BENCHMARKS / "kills.py"),
+        "--kills",
+        str(kills),
+        "--seed",
+        "7",
+        "--only",
+        job,
+    ]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert any(line.split()[: len(job.split())] == job.split() for line in run.stdout.splitlines())

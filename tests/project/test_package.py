@@ -80,7 +80,7 @@ def test_importing_takes_little_beside_the_libraries() -> None:
 
 
 def _train(
-    sims,
+    sims=None,
     *,
     loss=None,
     network=None,

@@ -157,3 +157,43 @@ def test_a_lost_description_is_noticed(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"a\.zarr is damaged: its description is lost"):
         en.Simulations.read(tmp_path / "a.zarr")
     shutil.rmtree(tmp_path / "a.zarr")
+
+
+def test_a_hole_in_the_description_of_a_parquet_file(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    sims = en.Simulations(np.arange(60.0).reshape(20, 3), np.arange(20) % 2, ("a", "b"), failed=(3, 4))
+    path = tmp_path / "a.parquet"
+    sims.write(path)
+    content = path.read_bytes()
+    rng, refused = np.random.default_rng(1), 0
+    footer = int.from_bytes(content[-8:-4], "little")
+    for _ in range(300):
+        start, length = int(rng.integers(len(content) - 8 - footer, len(content))), int(rng.integers(1, 900))
+        changed = bytearray(content)
+        changed[start : start + length] = bytes(len(changed[start : start + length]))
+        path.write_bytes(changed)
+        try:
+            found = en.Simulations.read(path)
+        except FileError:
+            refused += 1
+        else:
+            assert (found.names, found.failed) == (sims.names, sims.failed)
+            np.testing.assert_array_equal(np.asarray(found.x), np.asarray(sims.x))
+    assert refused > 250
+
+
+def test_a_hole_in_the_description_of_a_table(tmp_path: Path) -> None:
+    sims = en.Simulations(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1], ("a", "b"), failed=(1, 2))
+    path = tmp_path / "a.csv"
+    sims.write(path)
+    text = path.read_text()
+    first = text.index("\n")
+    for start in range(1, first, 7):
+        for stop in range(start + 1, first + 1, 5):
+            path.write_text(text[:start] + text[stop:])
+            try:
+                found = en.Simulations.read(path)
+            except FileError:
+                continue
+            # Only what is left of "# evidencenet: {...}" without its end cannot be told from a comment.
+            assert (found.names, found.failed) == (("a", "b"), (1, 2)) or stop == first

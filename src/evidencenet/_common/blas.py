@@ -3,8 +3,6 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import threadpoolctl
-
 
 @contextmanager
 def one_thread() -> Iterator[None]:
@@ -14,5 +12,8 @@ def one_thread() -> Iterator[None]:
     million draws of 100 numbers take 2.5 s of processor time with one thread each, and 18 s without. The sums
     do not depend on the number of threads then.
     """
+    # Its import changes the environment, so it is done only where it is needed.
+    import threadpoolctl
+
     with threadpoolctl.threadpool_limits(1, user_api="blas"):
         yield

@@ -117,4 +117,4 @@ def frame(rows: Sequence[Mapping[str, Any]], index: str) -> "pandas.DataFrame":
             "to_dataframe needs pandas, which is not installed: pip install pandas. "
             "to_dict() gives the same numbers without it."
         ) from error
-    return pandas.DataFrame(list(rows)).set_index(index)
+    return pandas.DataFrame(list(rows), columns=None if rows else [index]).set_index(index)

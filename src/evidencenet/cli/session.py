@@ -16,6 +16,7 @@ from typing import Any, TextIO
 import typer
 
 import evidencenet as en
+from evidencenet._common import files
 from evidencenet._common.atomic import write_text
 from evidencenet._common.display import plain
 from evidencenet._common.harmless import harmless_text
@@ -165,7 +166,7 @@ def made_from(*sources: str | Path | list[str] | dict[str, str]) -> dict[str, An
         paths = list(source.values()) if isinstance(source, dict) else source
         for path in map(Path, paths if isinstance(paths, list) else [paths]):
             try:
-                records[str(path)] = json.loads(record_of(path).read_text(encoding="utf-8"))["run"]
+                records[str(path)] = files.read_json(record_of(path))["run"]
             except (OSError, ValueError, KeyError, TypeError):
                 records[str(path)] = None
     return records

@@ -550,6 +550,8 @@ class Comparisons(Sequence[Comparison]):
 
     def table(self, rows: Sequence[int] | None = None) -> str:
         """Write one line for each observation; `rows` are their numbers, from 0 on by default."""
+        if not self.answers:
+            return "no observations"
         numbers = range(len(self)) if rows is None else rows
         return "\n".join([self._header(), *map(self._line, numbers, self.answers)])
 

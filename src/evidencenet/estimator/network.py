@@ -15,7 +15,7 @@ from scipy.special import softmax
 from evidencenet import losses, networks
 from evidencenet._common import wording
 from evidencenet._common.arguments import no_attribute
-from evidencenet._common.arrays import Data, arrays_of, index_of, layout, layout_text, map_arrays
+from evidencenet._common.arrays import Data, index_of, layout, layout_text, map_arrays
 from evidencenet._common.display import card, named
 from evidencenet._common.estimate import Estimate
 from evidencenet._common.harmless import listed, pair_text
@@ -252,7 +252,8 @@ class EvidenceNetwork:
         Comparison
             For one observation. Print it.
         Comparisons
-            For several: a sequence of `Comparison`, printed as a table. Each is answered for by itself.
+            For several, or none: a sequence of `Comparison`, printed as a table. Each is answered for by
+            itself.
             Observations that share parameters must be simulated together as one x instead.
 
         Examples
@@ -268,8 +269,6 @@ class EvidenceNetwork:
             if pair[0] == pair[1]:
                 raise ValueError(f"model and against are both {self.names[pair[0]]!r}; wanted two models.")
         data = checked(x, self.example, self.columns, self.masked)
-        if len(arrays_of(data)[0]) == 0:
-            raise ValueError("x holds no observation; compare needs at least one.")
         answers: list[Comparison] = []
         for block in in_blocks(self, data):
             evaluated = self._evaluated(block)

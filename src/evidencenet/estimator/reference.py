@@ -5,6 +5,7 @@ there is to learn. A few families are fitted, and the log density of draws that 
 proper score, chooses among them.
 """
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -208,7 +209,11 @@ def fit_gaussian(x: Data) -> Reference:
 
 def flattened(x: Data) -> np.ndarray:
     """All numbers of each draw in a row, (n, d), in double precision."""
-    parts = [np.reshape(array, (len(array), -1)).astype(np.float64, copy=False) for array in arrays_of(x)]
+    # With -1 for the numbers of a draw, NumPy cannot tell them if there are no draws.
+    parts = [
+        np.reshape(array, (len(array), math.prod(array.shape[1:]))).astype(np.float64, copy=False)
+        for array in arrays_of(x)
+    ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

@@ -360,6 +360,8 @@ class RareDraws:
         about, arrays = files.read(path, "rare draws")
         with files.readable(Path(path)):
             keys = about["keys"]
+            if keys is not None and not (isinstance(keys, list) and keys):
+                raise files.FileError(f"its data have the keys {keys!r}; wanted a list of names")
             x: Data = arrays["x/"] if keys is None else {key: arrays[f"x/{key}"] for key in keys}
             levels = tuple(
                 Levels(

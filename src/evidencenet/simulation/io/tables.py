@@ -26,8 +26,11 @@ from evidencenet.simulation.io.packages import package
 _MARK = "# evidencenet: "
 _SIGNS = ("evidencenet", '"checksum"', '"format"')
 _KEY = b"evidencenet"
-# Says that a Parquet file is ours, even if the description is damaged.
+# Two signs that a Parquet file is ours, even if the description is damaged: a word beside the description,
+# and the numbers of the columns, which are elsewhere in the file.
 _OURS = b"evidencenet.format"
+_FIELD_ID = b"PARQUET:field_id"
+_FIRST_FIELD = 0x45564E54
 _CHECKSUM = "checksum"
 # Columns that we write beside those of the data.
 _NOT_DATA = ("label", "log_weight")
@@ -199,8 +202,11 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
         for line in file:
             if line.startswith(_MARK):
                 about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
-            elif skip == 0 and any(sign in line for sign in _SIGNS):
-                raise FileError(f"{path} is damaged: line {skip + 1} cannot be read. Copy or make it again.")
+            elif skip == 0 and (any(sign in line for sign in _SIGNS) or _ends_like_ours(line)):
+                raise FileError(
+                    f"{path} is damaged: line 1 looks like the rest of a description by evidencenet. Copy "
+                    "or make it again; if it is a comment of yours, remove it."
+                )
             if line.strip() and not line.startswith("#"):
                 break
             skip += 1
@@ -230,6 +236,11 @@ def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Tab
             _check_labels(path, numbers)
             texts[first[i]] = np.array(list(numbers))[values[:, i].astype(int)]
     return Table(about, named, np.delete(values, spare, axis=1) if spare else values, texts)
+
+
+def _ends_like_ours(line: str) -> bool:
+    """Whether a comment ends as a description does: a hole in the line may have taken away all else."""
+    return line.startswith("#") and line.rstrip().endswith("}")
 
 
 def _check_labels(path: Path, labels: Collection[str]) -> None:
@@ -376,7 +387,9 @@ def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> 
         table = file.read()
     metadata = table.schema.metadata or {}
     about = metadata.get(_KEY)
-    if about is None and (_OURS in metadata or _OURS in _footer(path)):
+    ids = {(field.metadata or {}).get(_FIELD_ID) for field in table.schema}
+    ours = _OURS in metadata or _OURS in _footer(path) or any(_is_our_field(number) for number in ids)
+    if about is None and ours:
         raise FileError(f"{path} is damaged: its description is lost. Copy or make it again.")
     numeric, texts = [], {}
     for name in table.column_names:
@@ -398,6 +411,10 @@ def _read_parquet(path: Path, words: Collection[str], max_bytes: int | None) -> 
         values[:, i] = table[name].cast(pyarrow.from_numpy_dtype(values.dtype), safe=False).to_numpy()
     head = None if about is None else files.check_format(path, files.parsed_json(path, about))
     return Table(head, tuple(numeric), values, texts)
+
+
+def _is_our_field(number: bytes | None) -> bool:
+    return number is not None and number.isdigit() and 0 <= int(number) - _FIRST_FIELD < 2**20
 
 
 def _footer(path: Path) -> bytes:
@@ -437,9 +454,14 @@ def _texts(column: np.ndarray) -> list[str]:
 
 
 def _write_parquet(path: Path, about: dict[str, Any], columns: Mapping[str, np.ndarray]) -> None:
-    table = package("pyarrow", "Parquet files").table(dict(columns))
+    pyarrow = package("pyarrow", "Parquet files")
+    table = pyarrow.table(dict(columns))
     metadata = {_KEY: json.dumps(about).encode(), _OURS: str(files.FORMAT).encode()}
-    described = table.replace_schema_metadata(metadata)
+    numbered = [
+        field.with_metadata({_FIELD_ID: str(_FIRST_FIELD + i).encode()})
+        for i, field in enumerate(table.schema)
+    ]
+    described = table.cast(pyarrow.schema(numbered)).replace_schema_metadata(metadata)
     package("pyarrow.parquet", "Parquet files").write_table(described, path, write_page_checksum=True)
 
 
