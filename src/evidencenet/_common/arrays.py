@@ -57,7 +57,9 @@ def with_draws(x: Any, example: Data) -> Any:
     return map_arrays(lambda value: plain_array(value)[None], x)
 
 
-def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...] | None]:
+def in_order(
+    x: Any, columns: Sequence[str] | None, *, stacklevel: int = 3
+) -> tuple[Any, tuple[str, ...] | None]:
     """Return data with named columns as an array whose columns have a given order, and their names.
 
     Parameters
@@ -68,6 +70,8 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
         `columns` are known, a dict with just these keys. Anything else is returned as it is, without names.
     columns
         The names in the order wanted; None if no order is known.
+    stacklevel
+        How many calls up the warning points to.
 
     Returns
     -------
@@ -108,7 +112,7 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
         f"the columns are in another order ({', '.join(names)}); by their names they were put in the order "
         f"{', '.join(columns)}",
         InputWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
     return values[..., [names.index(name) for name in columns]], tuple(columns)
 

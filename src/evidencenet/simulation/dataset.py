@@ -28,7 +28,7 @@ from evidencenet._common.arrays import (
     layout_text,
     map_arrays,
 )
-from evidencenet._common.display import card
+from evidencenet._common.display import card, listed_names
 from evidencenet._common.masks import Form, is_unequal, mask_missing, pad, with_nan
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
@@ -57,8 +57,6 @@ _EVEN = 2.0
 _LEAST_DISTINCT = 20
 # Numbers missing in one model, and not at all in another, are told from this fraction on.
 _TOLD_GAPS = 0.01
-# So many columns are named where the draws are shown.
-_MOST_NAMED = 8
 # Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
 _HASH_NUMBERS = 2**16
 
@@ -980,17 +978,10 @@ def _table(sims: Simulations) -> str:
     for k, name in enumerate(sims.names):
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
     if sims.columns is not None:
-        rows.append(f"columns: {_shortened(sims.columns)}")
+        rows.append(f"columns: {listed_names(sims.columns)}")
     if sims.masked is not None:
         rows.append("missing numbers are masked")
     return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
-
-
-def _shortened(names: Sequence[str]) -> str:
-    """List names, the middle ones left out if they are many."""
-    if len(names) <= _MOST_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: _MOST_NAMED - 1])}, …, {names[-1]} ({len(names)} in all)"
 
 
 def _card(sims: Simulations) -> str:
@@ -1005,7 +996,7 @@ def _card(sims: Simulations) -> str:
         rows.append((name, text))
     rows.append(("data", layout_text(layout(sims.x))))
     if sims.columns is not None:
-        rows.append(("columns", _shortened(sims.columns)))
+        rows.append(("columns", listed_names(sims.columns)))
     if sims.masked is not None:
         rows.append(("missing numbers", "masked"))
     if sims.parameters is not None:
