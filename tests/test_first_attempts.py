@@ -32,6 +32,8 @@ def draw(models: Any = MODELS, n: Any = 400, **options: Any) -> en.Simulations:
     return en.simulate(models, n, progress=False, **options)
 
 
+ABSOLUTE: Any = abs
+
 # Calls that do not fit, and what to write instead.
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "train(x, y)": (lambda: en.train(flat(RNG, 9), [0, 1]), r"train\(Simulations\(x, labels\)\)"),  # type: ignore[call-arg, arg-type]
@@ -53,7 +55,7 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
     "by hand": (lambda: en.EvidenceNetwork(draw()), r"made by train\(sims\) or load\(path\)"),  # type: ignore[call-arg, arg-type]
     "one-hot": (lambda: en.Simulations(flat(RNG, 4), np.eye(2)[[0, 1, 0, 1]]), r"argmax\(axis=1\)"),
     "labels 3 and 7": (lambda: en.Simulations(flat(RNG, 4), [3, 7, 3, 7]), "labels are 3, 7.*as names"),
-    "augment(x)": (lambda: en.train(draw(), augment=abs, **QUICK), r"function augment\(rng, x\)"),
+    "augment(x)": (lambda: en.train(draw(), augment=ABSOLUTE, **QUICK), r"function augment\(rng, x\)"),
     "(x, theta)": (
         lambda: draw({"a": lambda rng, n: (flat(rng, n), n)}),
         "tuple of 2: return the data alone",
@@ -108,7 +110,7 @@ def test_attributes_of_answers(small: Case) -> None:
     np.testing.assert_array_equal(answers.probabilities, small.net.probabilities(x))
     np.testing.assert_array_equal(answers.in_range, small.net.in_range(x))
     assert answers.novelty.shape == (3, 2)
-    with pytest.raises(AttributeError, match="a Comparison has no attribute 'logk'. Did you mean log_k"):
+    with pytest.raises(AttributeError, match=r"a Comparison has no attribute 'logk'\. Did you mean log_k"):
         answers[0].logk  # noqa: B018
 
 
