@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 DOCS   := $(VENV)/.ready-docs
 
-.PHONY: demo test test-lowest check format bench paper docs clean
+.PHONY: demo test test-lowest test-matrix check format bench paper docs clean
 
 demo: $(READY)                    ## the paper's 100-dimensional time series, end to end
 	$(BIN)/python -m evidencenet.demo
@@ -17,13 +17,21 @@ test: $(READY)                    ## the whole test suite
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
 # The oldest versions that pyproject.toml allows, in an environment of their own. What is tested reads and writes
-# every kind of file, draws, trains, saves and loads.
-SMOKE := tests/_common tests/simulation/test_io.py tests/simulation/test_store.py tests/training/test_checkpoint.py
-test-lowest: $(READY)             ## a part of the tests, with the lowest dependencies
-	$(BIN)/python -m pip install --quiet "uv>=0.8"
-	$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv-lowest
-	$(BIN)/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[files]' pytest
-	.venv-lowest/bin/python -m pytest -p no:cacheprovider $(SMOKE)
+# every kind of file, draws, trains, saves, loads, plots, and runs the commands. Old libraries warn of what newer
+# ones changed, so warnings are shown and are no errors.
+SMOKE := tests/_common tests/simulation tests/losses tests/cli tests/training/test_checkpoint.py \
+         tests/estimator/test_serialise.py tests/report/test_plots.py tests/report/test_svg.py
+test-lowest: export JAX_COMPILATION_CACHE_DIR := $(CURDIR)/.pytest_cache/compiled-lowest
+test-lowest: export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS := 0.1
+test-lowest:                      ## a part of the tests, with the lowest dependencies
+	$(PYTHON) -m venv --clear .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet "uv>=0.8"
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest --resolution lowest-direct --editable '.[files]' "pytest>=8.3"
+	.venv-lowest/bin/python -m pytest -p no:cacheprovider -W default $(SMOKE)
+
+# A part of the tests with every Python that is supported and installed here.
+test-matrix:                      ## the same part with Python 3.11 to 3.13, as far as they are installed
+	.ci/matrix $(SMOKE)
 
 check: $(READY)                   ## lint, format, types, and the order of imports
 	$(BIN)/ruff check .

@@ -41,8 +41,10 @@ from evidencenet._common import files
 from evidencenet._common.files import FileError
 from evidencenet.estimator import serialise
 from evidencenet.simulation.io.draws import read_data
+from evidencenet.simulation.rare_draws import Levels, RareDraws
 from evidencenet.training import checkpoint
 from evidencenet.training.checkpoint import CheckpointError
+from evidencenet.training.trials import StoredTrial, TrialFile
 
 OUTCOMES = ("refused", "same", "valid", "different", "foreign", "ran code", "slow", "memory")
 MUST_BE_ZERO = OUTCOMES[3:]
@@ -96,9 +98,15 @@ def subjects(folder: Path, net: en.EvidenceNetwork, sims: en.Simulations) -> lis
     net.save(folder / "a.evnet")
     state = [{"weights": np.arange(12.0).reshape(3, 4), "step": np.array(7.0)}]
     checkpoint.save(folder / "a.checkpoint", _RUN, state, {"losses": np.arange(5.0)})
+    trials = TrialFile(folder / "a.trials", _RUN)
+    for number in range(3):
+        trials.add(f"plan {number}", StoredTrial(np.arange(4.0), np.full((4, 2), number), 1.5, True))
+    rare_draws().save(folder / "a.rare")
     found = [
         Subject("network", folder / "a.evnet", read_network),
         Subject("checkpoint", folder / "a.checkpoint", read_checkpoint),
+        Subject("trials", folder / "a.trials", read_trials),
+        Subject("rare draws", folder / "a.rare", read_rare_draws),
     ]
     for suffix in (".npz", ".h5", ".zarr", ".csv", ".parquet"):
         sims.write(folder / f"a{suffix}")
@@ -110,6 +118,51 @@ def subjects(folder: Path, net: en.EvidenceNetwork, sims: en.Simulations) -> lis
     en.simulate(models, 60, chunk=10, seed=1, store=folder / "store.zarr", progress=False)
     found.append(Subject("store", folder / "store.zarr", read_draws))
     return found
+
+
+def rare_draws() -> RareDraws:
+    """Make rare draws by hand: two models, two levels."""
+    levels = Levels(
+        threshold=np.array([-np.inf, 2.0]),
+        by_replicate=np.array([[0.0, 0.0], [-1.0, -1.1]]),
+        size=np.array([10, 10]),
+        count=np.array([6, 4]),
+        accepted=np.array([1.0, 0.4]),
+        step=np.array([[1.0], [0.5]]),
+        calls=100,
+        stop="enough",
+    )
+    rows = np.arange(20)
+    return RareDraws(
+        np.arange(60.0).reshape(20, 3),
+        rows // 10,
+        rows % 2,
+        rows % 2,
+        rows / 10,
+        ("a", "b"),
+        (levels, levels),
+    )
+
+
+def read_trials(path: Path) -> str:
+    """Read finished trials, and hash them."""
+    trials = TrialFile(path, _RUN).trials
+    about = {name: [trial.seconds, trial.learned] for name, trial in trials.items()}
+    costs = {f"costs/{name}": trial.costs for name, trial in trials.items()}
+    return files.checksum(about, costs | {f"log_k/{name}": trial.log_k for name, trial in trials.items()})
+
+
+def read_rare_draws(path: Path) -> str:
+    """Read rare draws, and hash them."""
+    draws = RareDraws.load(path)
+    about = {"names": draws.names, "levels": [[each.calls, each.stop] for each in draws.levels]}
+    arrays = {name: getattr(draws, name) for name in ("x", "model", "level", "replicate", "score")}
+    for k, each in enumerate(draws.levels):
+        arrays |= {
+            f"{k}/{name}": getattr(each, name) for name in ("threshold", "by_replicate", "size", "count")
+        }
+        arrays |= {f"{k}/{name}": getattr(each, name) for name in ("accepted", "step")}
+    return files.checksum(about, arrays)
 
 
 def read_network(path: Path) -> str:
@@ -148,7 +201,22 @@ def damaged(content: bytes, rng: np.random.Generator) -> tuple[str, bytes]:
     place = int(rng.integers(max(1, size)))
     length = int(rng.integers(1, max(2, min(512, size))))
     how = str(
-        rng.choice(["bit", "bit", "bit", "byte", "cut", "zeros", "hole", "insert", "exchange", "append"])
+        rng.choice(
+            [
+                "bit",
+                "bit",
+                "bit",
+                "byte",
+                "cut",
+                "zeros",
+                "hole",
+                "insert",
+                "exchange",
+                "append",
+                "twice",
+                "mixed",
+            ]
+        )
     )
     if how == "bit":
         data[place] ^= 1 << int(rng.integers(8))
@@ -168,6 +236,11 @@ def damaged(content: bytes, rng: np.random.Generator) -> tuple[str, bytes]:
             data[other : other + 16],
             data[place : place + 16],
         )
+    elif how == "twice":
+        data += bytes(data)
+    elif how == "mixed":
+        # As from a disk that lost a block: the rest is of another file.
+        data[place:] = rng.permutation(np.frombuffer(bytes(data[place:]), np.uint8)).tobytes()
     else:
         data += rng.bytes(length)
     return how, bytes(data)
@@ -178,6 +251,10 @@ def damage(subject: Subject, target: Path, rng: np.random.Generator) -> str:
     if subject.path.is_file():
         how, content = damaged(subject.path.read_bytes(), rng)
         target.write_bytes(content)
+        if rng.random() < 0.03:
+            # A file with a hole: it takes no room on the disk.
+            os.truncate(target, 2**33)
+            return "giant"
         return how
     shutil.copytree(subject.path, target)
     places = sorted(path for path in target.rglob("*") if path.is_file())
@@ -212,6 +289,8 @@ def damage(subject: Subject, target: Path, rng: np.random.Generator) -> str:
 
 # Forgery.
 
+# Kinds of files in the form of `evidencenet._common.files`.
+_OURS = ("network", "checkpoint", "trials", "rare draws")
 _WRONG: list[Any] = [
     None,
     True,
@@ -227,6 +306,18 @@ _WRONG: list[Any] = [
     [[]] * 3,
     ["a"],
     {"a": 1},
+    float("nan"),
+    float("-inf"),
+    -(2**63),
+    2**64,
+    5e-324,
+    "\x00",
+    "\ud800",
+    "../../a",
+    "object",
+    [1] * 10_000,
+    {str(i): {} for i in range(1_000)},
+    [[[[[[[[1]]]]]]]],
 ]
 
 
@@ -245,7 +336,7 @@ def forged(value: Any, rng: np.random.Generator) -> Any:
 
 def forge(subject: Subject, target: Path, rng: np.random.Generator) -> str:
     """Write a file with a changed description and a correct checksum."""
-    if subject.kind in ("network", "checkpoint"):
+    if subject.kind in _OURS:
         about, arrays = files.read(subject.path, subject.kind)
         about, arrays = forged(about, rng), dict(arrays)
         if not isinstance(about, dict):
@@ -296,6 +387,19 @@ def crafted(folder: Path, net_file: Path) -> dict[str, tuple[Path, Callable[[Pat
         add(f"network: {name}", path, en.load)
     os.mkfifo(folder / "pipe")
     add("network: pipe", folder / "pipe", en.load)
+    for kind, read in (
+        ("checkpoint", read_checkpoint),
+        ("trials", read_trials),
+        ("rare draws", read_rare_draws),
+    ):
+        add(f"{kind}: pipe", folder / "pipe", read)
+        add(f"{kind}: /dev/zero", Path("/dev/zero"), read)
+        add(f"{kind}: a network", net_file, read)
+    (folder / "circle.evnet").symlink_to(folder / "circle.evnet")
+    add("network: link to itself", folder / "circle.evnet", en.load)
+    for suffix in (".npz", ".h5", ".zarr", ".csv", ".parquet", ".npy"):
+        (folder / f"renamed{suffix}").write_bytes(net_file.read_bytes())
+        add(f"{suffix[1:]}: a network, renamed", folder / f"renamed{suffix}")
     add("network: /dev/zero", Path("/dev/zero"), en.load)
     for suffix in (".npy", ".npz", ".h5", ".zarr", ".csv", ".parquet"):
         os.mkfifo(folder / f"lone{suffix}")
@@ -405,6 +509,30 @@ def _huge_store(path: Path, canary: Path) -> None:
     (path / "zarr.json").write_text(json.dumps(about))
 
 
+def _described(path: Path, text: bytes) -> None:
+    path.mkdir()
+    (path / "zarr.json").write_bytes(text)
+
+
+def _same_key_twice(path: Path) -> None:
+    about = json.dumps(_array(path))
+    (path / "zarr.json").write_text(about[:-1] + ', "shape": [1000000000000]}')
+
+
+def _endless(path: Path) -> None:
+    _array(path)
+    (path / "self").symlink_to(path, target_is_directory=True)
+
+
+def _deep(path: Path) -> None:
+    _array(path)
+    place = path
+    for _ in range(300):
+        place = place / "a"
+        place.mkdir()
+    (place / "zarr.json").write_text('{"zarr_format": 2}')
+
+
 def _zstd_unknown(size: int) -> bytes:
     """Return a Zstandard frame without its size: `size` zeros in blocks that repeat one byte."""
     block = (1 << 17) << 3 | 1 << 1
@@ -448,6 +576,27 @@ _ZARR: dict[str, Callable[[Path, Path], Any]] = {
     "pipe": _piped,
     "nested brackets": _nested,
     "store of 10^12 draws": _huge_store,
+    "shape beyond all integers": lambda path, canary: _array(path, shape=[10**30], chunk_grid=_grid(10**29)),
+    "shape of fractions": lambda path, canary: _array(path, shape=[1.5]),
+    "shape of truth": lambda path, canary: _array(path, shape=[True]),
+    "raw bits": lambda path, canary: _array(path, data_type="r64"),
+    "shards": lambda path, canary: _array(
+        path,
+        codecs=[{"name": "sharding_indexed", "configuration": {"chunk_shape": [1], "codecs": ["bytes"]}}],
+    ),
+    "codec by module": lambda path, canary: _codec(path, {"name": "os.system", "configuration": {}}, b"id"),
+    "no codecs": lambda path, canary: _array(path, codecs=[]),
+    "other keys of pieces": lambda path, canary: _array(
+        path, chunk_key_encoding={"name": "v2", "configuration": {"separator": "/../"}}
+    ),
+    "wrong fill value": lambda path, canary: _array(path, fill_value={"a": 10**400}),
+    "NaN in the description": lambda path, canary: _array(
+        path, attributes={"evidencenet": {"format": float("nan")}}
+    ),
+    "the same key twice": lambda path, canary: _same_key_twice(path),
+    "a folder that holds itself": lambda path, canary: _endless(path),
+    "deep folders": lambda path, canary: _deep(path),
+    "bad letters": lambda path, canary: _described(path, b"\xff\xfe{\x00"),
 }
 
 
@@ -495,6 +644,22 @@ def _hdf5(path: Path, canary: Path, kind: str) -> None:
             file.create_virtual_dataset("x", layout)
         elif kind == "huge shape":
             file.create_dataset("x", (10**11,), "<f8", chunks=(10**6,))
+        elif kind == "links in a circle":
+            file["a"] = h5py.SoftLink("/b")
+            file["b"] = h5py.SoftLink("/a")
+            file["group/x"] = file["/"]
+        elif kind == "references":
+            file["y"] = np.zeros(3)
+            file.create_dataset("x", data=[file["y"].ref] * 3, dtype=h5py.ref_dtype)
+        elif kind == "numbers of any length":
+            file.create_dataset("x", (3,), h5py.vlen_dtype(np.float64))
+        elif kind == "deep groups":
+            # HDF5 itself refuses names of groups in more levels.
+            file.create_group("/".join(["a"] * 2_000))
+        elif kind == "nothing":
+            file["x"] = h5py.Empty("f8")
+        elif kind == "huge fill":
+            file.create_dataset("x", (10**6, 10**6), "<f8", chunks=(1, 10**6), fillvalue=1.0)
         elif kind == "shared text":
             file.create_dataset("x", data=np.zeros(10))
             file.create_dataset(
@@ -502,6 +667,26 @@ def _hdf5(path: Path, canary: Path, kind: str) -> None:
             )
         else:
             file.create_dataset("x", data=np.zeros(3, np.dtype([("a", "<f8")])))
+
+
+def _parquet(path: Path, values: list[Any]) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    pq.write_table(pa.table({"model": [0] * len(values), "x": values}), path)
+
+
+def _with_hole(path: Path, content: bytes) -> None:
+    """Write a file of 16 GB that takes almost no room on the disk."""
+    path.write_bytes(content)
+    os.truncate(path, 2**34)
+
+
+def _same_name_twice(path: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(path, "w") as archive:
+        warnings.simplefilter("ignore")
+        for number in (0, 1):
+            archive.writestr("x.npy", _npy((1,)) + struct.pack("<d", number))
 
 
 def _parquet_bomb(path: Path, canary: Path) -> None:
@@ -531,6 +716,50 @@ _FILES: Sequence[tuple[str, str, Callable[[Path, Path], Any]]] = [
     ),
     *((k, ".h5", lambda p, c, k=k: _hdf5(p, c, k)) for k in ("external storage", "external link", "virtual")),
     *((k, ".h5", lambda p, c, k=k: _hdf5(p, c, k)) for k in ("huge shape", "shared text", "compound")),
+    *(
+        (k, ".h5", lambda p, c, k=k: _hdf5(p, c, k))
+        for k in ("links in a circle", "references", "deep groups")
+    ),
+    *(
+        (k, ".h5", lambda p, c, k=k: _hdf5(p, c, k))
+        for k in ("numbers of any length", "nothing", "huge fill")
+    ),
+    (
+        "code in the header",
+        ".npy",
+        lambda p, c: p.write_bytes(_npy((1,), f"open({str(c)!r}, 'w')") + bytes(8)),
+    ),
+    ("shape of fractions", ".npy", lambda p, c: p.write_bytes(_npy("(1.5,)") + bytes(12))),
+    ("shape beyond all integers", ".npy", lambda p, c: p.write_bytes(_npy((10**30, 0)))),
+    ("objects in a record", ".npy", lambda p, c: p.write_bytes(_npy((1,), "[('a', '|O')]") + bytes(8))),
+    (
+        "huge header",
+        ".npy",
+        lambda p, c: p.write_bytes(b"\x93NUMPY\x02\x00" + struct.pack("<I", 2**31) + b"{"),
+    ),
+    ("giant with a hole", ".npy", lambda p, c: _with_hole(p, _npy((2**33,)))),
+    ("giant with a hole", ".csv", lambda p, c: _with_hole(p, b"model,x\n0,1\n")),
+    ("giant with a hole", ".h5", lambda p, c: _with_hole(p, b"\x89HDF\r\n\x1a\n")),
+    ("giant with a hole", ".parquet", lambda p, c: _with_hole(p, b"PAR1")),
+    ("giant with a hole", ".npz", lambda p, c: _with_hole(p, b"PK\x03\x04")),
+    ("the same name twice", ".npz", lambda p, c: _same_name_twice(p)),
+    ("name of another folder", ".npz", lambda p, c: p.write_bytes(_zipped(**{"../../canary": b"text"}))),
+    (
+        "encrypted",
+        ".npz",
+        lambda p, c: p.write_bytes(_zipped(x=_npy((1,)) + bytes(8)).replace(b"\x14\0\0\0", b"\x14\0\1\0")),
+    ),
+    ("one long line", ".csv", lambda p, c: p.write_text("model,x\n" + "1" * 50_000_000)),
+    (
+        "300,000 columns",
+        ".csv",
+        lambda p, c: p.write_text(",".join(f"c{i}" for i in range(300_000)) + "\n1\n"),
+    ),
+    ("quotes without end", ".csv", lambda p, c: p.write_text('model,x\n"' + "a\n" * 100_000)),
+    ("letters of another code", ".csv", lambda p, c: p.write_text("model,x\n0,1\n", encoding="utf-16")),
+    ("lists", ".parquet", lambda p, c: _parquet(p, [[1.0, 2.0]] * 3)),
+    ("records", ".parquet", lambda p, c: _parquet(p, [{"a": 1.0}] * 3)),
+    ("encrypted", ".parquet", lambda p, c: p.write_bytes(b"PARE" + bytes(100) + b"PARE")),
     ("bomb", ".parquet", _parquet_bomb),
     (
         "long label",
@@ -580,6 +809,15 @@ def _networks(net_file: Path) -> dict[str, bytes]:
         "nested brackets": nested,
         "huge shape": struct.pack("<Q", len(declared)) + declared + bytes(80),
         "huge header": struct.pack("<Q", 2**62) + b"{}",
+        "two networks": net_file.read_bytes() * 2,
+        "no weights": save({}, metadata={"evidencenet": "{}"}),
+        "a list as description": save(arrays, metadata={"evidencenet": "[]"}),
+        "NaN as format": save(arrays, metadata={"evidencenet": '{"format": NaN}'}),
+        "huge number": save(arrays, metadata={"evidencenet": '{"format": ' + "9" * 5_000 + "}"}),
+        "newer version": forged_file(format=10**6),
+        "names of models": forged_file(names=[["a"], {"b": 1}]),
+        "negative shape": forged_file(example=["float64", -3]),
+        "letters without meaning": save(arrays, metadata={"evidencenet": "\x00\x1b[2J"}),
     }
 
 
@@ -661,7 +899,7 @@ def fuzz(every: Sequence[Subject], cases: int, seed: int, folder: Path) -> list[
     for number in range(cases):
         rng = np.random.default_rng([seed, number])
         subject = every[number % len(every)]
-        can_be_forged = subject.kind in ("network", "checkpoint", "zarr", "store")
+        can_be_forged = subject.kind in (*_OURS, "zarr", "store")
         forging = can_be_forged and rng.random() < 0.3
         target = folder / f"case{subject.path.suffix}"
         attack = (forge if forging else damage)(subject, target, rng)

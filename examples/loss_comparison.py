@@ -4,7 +4,8 @@
 
 The time series of the paper with less noise, so that log K reaches 30. Every loss trains the same single
 network on the same draws (no ensemble, no trials, no Gaussian baseline), several times from different initial
-weights. Bias and RMSE of log K, by the size of its exact value, show where each loss fails.
+weights. Bias and RMSE of log K, by the size of its exact value, show where each loss fails. The network of
+cross entropy is trained once more with rare draws (`deepen`), which no loss has to extrapolate to.
 """
 
 from typing import Any, NamedTuple
@@ -24,7 +25,16 @@ PAPER = {
     "exponential": "smaller systematic error",
     "l-POP-exponential, α = 2": "none apparent",
 }
-QUICK = {"draws": 20_000, "fresh": 20_000, "dim": 10, "epochs": 4, "members": 1, "only": tuple(PAPER)}
+QUICK = {
+    "draws": 20_000,
+    "fresh": 20_000,
+    "dim": 10,
+    "epochs": 4,
+    "members": 1,
+    "only": tuple(PAPER),
+    "rare": 0,
+}
+DEEPENED = "cross entropy"
 # Natural log.
 EDGES = (-5.0, 5.0, 10.0, 15.0, 20.0, 30.0)
 # A loss fails where its bias exceeds this fraction of log K.
@@ -64,6 +74,7 @@ def main(
     epochs: int = 10,
     members: int = 3,
     only: tuple[str, ...] | None = None,
+    rare: int = 20_000,
     seed: int = 1,
 ) -> Result:
     """Train with each loss, and compare with the exact answer by bins of log K.
@@ -80,6 +91,8 @@ def main(
         How many networks are trained with each loss; each is judged by itself.
     only
         Names of the losses to try; all by default.
+    rare
+        Draws in a level of the rare draws by which the network of cross entropy is deepened; 0 for none.
     seed
         Fixes all random numbers.
     """
@@ -105,6 +118,19 @@ def main(
         log_k = net.members(others.x)
         answers.append(Answer(name, log_k))
         print(f"{name}: RMSE {rms(log_k - exact):.3f}", flush=True)
+        if rare and name == DEEPENED:
+            deep = en.deepen(
+                net,
+                problem.models,
+                n=rare,
+                recipe=en.Recipe(epochs=epochs),
+                augment=problem.augment,
+                learn_error=False,
+                seed=seed,
+                progress=False,
+            )
+            answers.append(Answer(f"{name}, with rare draws", deep.members(others.x)))
+            print(f"{answers[-1].name}: RMSE {rms(answers[-1].log_k - exact):.3f}", flush=True)
     found = {answer.name: measured(answer, exact, others.model) for answer in answers}
     return Result(
         f"Losses where log K is large: {dim} numbers, noise {noise:g}, {draws:,} draws",

@@ -32,36 +32,37 @@ def draw(models: Any = MODELS, n: Any = 400, **options: Any) -> en.Simulations:
     return en.simulate(models, n, progress=False, **options)
 
 
-ABSOLUTE: Any = abs
+# Without types: what is tried here does not have them right.
+ANY: Any = en
 
 # Calls that do not fit, and what to write instead.
 CALLS: dict[str, tuple[Callable[[], Any], str]] = {
-    "train(x, y)": (lambda: en.train(flat(RNG, 9), [0, 1]), r"train\(Simulations\(x, labels\)\)"),  # type: ignore[call-arg, arg-type]
-    "epochs": (lambda: en.train(draw(), epochs=3), r"write recipe=Recipe\(epochs=\.\.\.\) instead"),  # type: ignore[call-arg]
-    "lr": (lambda: en.train(draw(), lr=3), r"write recipe=Recipe\(learning_rate=\.\.\.\)"),  # type: ignore[call-arg]
-    "verbose": (lambda: en.train(draw(), verbose=0), "write progress=False"),  # type: ignore[call-arg]
-    "misspelt": (lambda: en.train(draw(), member=3), r"write members=\.\.\. instead"),  # type: ignore[call-arg]
-    "unknown": (lambda: en.train(draw(), colour=3), "train has no argument 'colour'; it has sims, loss"),  # type: ignore[call-arg]
-    "n missing": (lambda: en.simulate(MODELS), r"required argument: 'n'.*usual call is simulate\("),  # type: ignore[call-arg]
+    "train(x, y)": (lambda: ANY.train(flat(RNG, 9), [0, 1]), r"train\(Simulations\(x, labels\)\)"),
+    "epochs": (lambda: ANY.train(draw(), epochs=3), r"write recipe=Recipe\(epochs=\.\.\.\) instead"),
+    "lr": (lambda: ANY.train(draw(), lr=3), r"write recipe=Recipe\(learning_rate=\.\.\.\)"),
+    "verbose": (lambda: ANY.train(draw(), verbose=0), "write progress=False"),
+    "misspelt": (lambda: ANY.train(draw(), member=3), r"write members=\.\.\. instead"),
+    "unknown": (lambda: ANY.train(draw(), colour=3), "train has no argument 'colour'; it has sims"),
+    "n missing": (lambda: ANY.simulate(MODELS), r"required argument: 'n'.*usual call is simulate\("),
     "n_jobs": (lambda: draw(n_jobs=2), r"write workers=\.\.\. instead"),
     "n per model": (lambda: draw(n=[100, 100]), "number of all draws together.*fractions="),
     "a generator": (lambda: draw(seed=np.random.default_rng(1)), "got a Generator; give the number itself"),
-    "validate(x, y)": (lambda: en.validate(1, 2, 3), r"validate\(net, Simulations\(x, labels\)\)"),  # type: ignore[call-arg, arg-type]
-    "no path": (lambda: en.write_report(1), r"usual call is write_report\('report\.html', net, check"),  # type: ignore[call-arg, arg-type]
-    "Recipe(lr)": (lambda: en.Recipe(lr=0.1), r"Recipe has no argument 'lr'; write learning_rate="),  # type: ignore[call-arg]
-    "simulator": (lambda: en.Model("a", simulator=flat), r"write simulate=\.\.\. instead"),  # type: ignore[call-arg]
-    "prior by place": (lambda: en.Model("a", flat, flat), "Give the prior by its name"),  # type: ignore[call-arg]
-    "no name": (lambda: en.Model(flat), r"wanted Model\('name', simulate\)"),  # type: ignore[arg-type]
-    "by hand": (lambda: en.EvidenceNetwork(draw()), r"made by train\(sims\) or load\(path\)"),  # type: ignore[call-arg, arg-type]
-    "one-hot": (lambda: en.Simulations(flat(RNG, 4), np.eye(2)[[0, 1, 0, 1]]), r"argmax\(axis=1\)"),
-    "labels 3 and 7": (lambda: en.Simulations(flat(RNG, 4), [3, 7, 3, 7]), "labels are 3, 7.*as names"),
-    "augment(x)": (lambda: en.train(draw(), augment=ABSOLUTE, **QUICK), r"function augment\(rng, x\)"),
+    "validate(x, y)": (lambda: ANY.validate(1, 2, 3), r"validate\(net, Simulations\(x, labels\)\)"),
+    "no path": (lambda: ANY.write_report(1), r"usual call is write_report\('report\.html', net, check"),
+    "Recipe(lr)": (lambda: ANY.Recipe(lr=0.1), r"Recipe has no argument 'lr'; write learning_rate="),
+    "simulator": (lambda: ANY.Model("a", simulator=flat), r"write simulate=\.\.\. instead"),
+    "prior by place": (lambda: ANY.Model("a", flat, flat), "Give the prior by its name"),
+    "no name": (lambda: ANY.Model(flat), r"wanted Model\('name', simulate\)"),
+    "by hand": (lambda: ANY.EvidenceNetwork(draw()), r"made by train\(sims\) or load\(path\)"),
+    "one-hot": (lambda: ANY.Simulations(flat(RNG, 4), np.eye(2)[[0, 1, 0, 1]]), r"argmax\(axis=1\)"),
+    "labels 3 and 7": (lambda: ANY.Simulations(flat(RNG, 4), [3, 7, 3, 7]), "labels are 3, 7.*as names"),
+    "augment(x)": (lambda: ANY.train(draw(), augment=abs, **QUICK), r"function augment\(rng, x\)"),
     "(x, theta)": (
         lambda: draw({"a": lambda rng, n: (flat(rng, n), n)}),
         "tuple of 2: return the data alone",
     ),
     "(C, T)": (
-        lambda: en.Simulations([np.ones((2, 3)), np.ones((2, 4))], [0, 1]),
+        lambda: ANY.Simulations([np.ones((2, 3)), np.ones((2, 4))], [0, 1]),
         r"\(T, C\), not \(C, T\)",
     ),
 }
@@ -77,7 +78,7 @@ def test_signatures_stay_readable() -> None:
     """A checked call must not hide what `help` shows."""
     import inspect
 
-    assert list(inspect.signature(en.train).parameters)[:3] == ["sims", "loss", "network"]
+    assert {"sims", "loss", "network"} <= set(inspect.signature(en.train).parameters)
     assert list(inspect.signature(en.Model).parameters)[:2] == ["name", "simulate"]
     assert (en.train.__doc__ or "").startswith("Train an ensemble")
 

@@ -33,11 +33,13 @@ from evidencenet.rare.draw import rare_draws as rare_draws
 from evidencenet.rare.steer import UnsteerableError as UnsteerableError
 from evidencenet.report.page import write_report as write_report
 from evidencenet.simulation.dataset import Simulations as Simulations
-from evidencenet.simulation.draw import SimulationError as SimulationError
 from evidencenet.simulation.draw import simulate as simulate
+from evidencenet.simulation.failures import SimulationError as SimulationError
 from evidencenet.simulation.io.draws import read_data as read_data
 from evidencenet.simulation.model import Model as Model
 from evidencenet.simulation.rare_draws import RareDraws as RareDraws
+from evidencenet.simulation.status import Status as Status
+from evidencenet.simulation.status import status as status
 from evidencenet.training.recipe import Recipe as Recipe
 
 

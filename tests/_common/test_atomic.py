@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evidencenet._common import atomic
-from evidencenet._common.atomic import created, replaced, write_text
+from evidencenet._common.atomic import created_folder, moved, removed, replaced, write_text
 
 
 def test_old_or_new_but_nothing_else(tmp_path: Path) -> None:
@@ -175,17 +175,93 @@ def test_other_errors_name_the_path(tmp_path: Path) -> None:
         raise PermissionError(errno.EACCES, "Permission denied", "elsewhere")
 
 
-def test_created_only_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert created(tmp_path / "a", b"first")
-    assert not created(tmp_path / "a", b"second")
-    assert (tmp_path / "a").read_bytes() == b"first"
+def test_a_folder_is_made_only_once(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    assert created_folder(path, {"name": b"first"})
+    assert not created_folder(path, {"name": b"second"})
+    assert (path / "name").read_bytes() == b"first"
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "empty")
+    assert created_folder(tmp_path / "link", {"name": b"first"})
+    assert (tmp_path / "empty" / "name").exists()
+    (tmp_path / "file").touch()
+    assert not created_folder(tmp_path / "file", {"name": b"first"})
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a", "empty", "file", "link"]
 
-    def no_links(*_: object) -> None:
-        raise OSError(errno.EPERM, "no links here")
 
-    monkeypatch.setattr(os, "link", no_links)
-    assert not created(tmp_path / "a", b"third")
-    assert created(tmp_path / "b", b"first")
-    with contextlib.suppress(FileNotFoundError):
-        (tmp_path / "b").unlink()
+def test_of_many_processes_one_makes_the_folder(tmp_path: Path) -> None:
+    made: list[bool] = []
+    barrier = threading.Barrier(8)
+
+    def run(i: int) -> None:
+        barrier.wait()
+        made.append(created_folder(tmp_path / "a", {"name": str(i).encode()}))
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(made) == [False] * 7 + [True]
     assert [entry.name for entry in tmp_path.iterdir()] == ["a"]
+
+
+def test_a_folder_is_removed_as_a_whole(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    removed(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "far").mkdir()
+    link, target = tmp_path / "link", tmp_path / "far" / "a.txt"
+    link.symlink_to(target)
+    for text in ("old", "new"):  # first there is no target
+        write_text(link, text)
+        assert link.is_symlink()
+        assert target.read_text() == text
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a.txt", "far", "link"]
+
+
+def test_devices_and_pipes_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "null").symlink_to("/dev/null")
+    for path in (tmp_path / "pipe", tmp_path / "null", Path("/dev/null")):
+        with pytest.raises(OSError, match=r"cannot write .*: it is a device, pipe or socket.*name of a file"):
+            write_text(path, "text")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["null", "pipe"]
+
+
+@pytest.mark.parametrize("name", ["a" * 255, "模" * 80, "a[1]*?.txt", "-", " ", "a\nb"])
+def test_names_of_any_length(tmp_path: Path, name: str) -> None:
+    with contextlib.suppress(KeyboardInterrupt), replaced(tmp_path / name):
+        raise KeyboardInterrupt
+    write_text(tmp_path / name, "text")
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_a_finished_folder_takes_the_place_of_an_old_one(tmp_path: Path) -> None:
+    new, path = tmp_path / "new", tmp_path / "a.zarr"
+    for i in range(3):
+        new.mkdir()
+        (new / str(i)).touch()
+        moved(new, path)
+        assert [entry.name for entry in path.iterdir()] == [str(i)]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no umask")
+@pytest.mark.parametrize("mask", [0o022, 0o077, 0o002])
+def test_files_follow_the_umask(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        write_text(tmp_path / "file", "a")
+        created_folder(tmp_path / "once", {"a": b"a"})
+        for _ in range(2):
+            with replaced(tmp_path / "folder") as partial:
+                partial.mkdir()
+                (partial / "inside").touch()
+    finally:
+        os.umask(before)
+    for path in tmp_path.rglob("*"):
+        assert path.stat().st_mode & 0o777 == (0o777 if path.is_dir() else 0o666) & ~mask

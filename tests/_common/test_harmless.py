@@ -20,6 +20,8 @@ from evidencenet._common.harmless import harmless
         ("\ud800", r"\ud800"),
         ("é½µ 模型 עברית", "é½µ 模型 עברית"),
         ("e\u0301", "e\u0301"),
+        ("a\u00a0b\u3000c", "a\u00a0b\u3000c"),
+        ("👩\u200d🔬 می\u200cخواهم", "👩\u200d🔬 می\u200cخواهم"),
         ("a'b\"c\\", "a'b\"c\\"),
         (3, "3"),
         (Path("x\n.npz"), r"x\n.npz"),

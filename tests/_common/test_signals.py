@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 
 from evidencenet._common import forked
-from evidencenet._common.signals import EXIT_CODE, Terminated, sigterm_as_interrupt
+from evidencenet._common.signals import EXIT_CODE, Terminated, interrupts_held, sigterm_as_interrupt
 from evidencenet.simulation.workers import is_worker_death, worker_error
 
 
@@ -41,6 +41,26 @@ def test_a_second_sigterm_ends_the_process() -> None:
     assert (run.stdout, run.returncode) == ("kept\n", -signal.SIGTERM)
 
 
+def test_a_program_ends_by_sigterm_after_its_work_was_kept() -> None:
+    code = (
+        "import os, signal, runpy, sys\n"
+        "module = runpy.run_path(sys.argv[1])\n"
+        "if sys.argv[2] == 'own':\n"
+        "    signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))\n"
+        "with module['kept_on_sigterm']():\n"
+        "    try:\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    finally:\n"
+        "        print('kept', flush=True)\n"
+        "print('never')\n"
+    )
+    place = sys.modules[sigterm_as_interrupt.__module__].__file__
+    assert place is not None
+    for handler, returned in (("default", -signal.SIGTERM), ("own", 5)):
+        run = subprocess.run([sys.executable, "-c", code, place, handler], capture_output=True, text=True)
+        assert (run.stdout, run.returncode) == ("kept\n", returned)
+
+
 def test_in_another_thread_nothing_changes() -> None:
     before = signal.getsignal(signal.SIGTERM)
     seen = []
@@ -53,6 +73,32 @@ def test_in_another_thread_nothing_changes() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupts_wait_and_the_second_does_not(number: int) -> None:
+    done = []
+
+    def work(*signals: int) -> None:
+        with interrupts_held():
+            for each in signals:
+                signal.raise_signal(each)
+            done.append(len(signals))
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        for count in (0, 1, 2):
+            with sigterm_as_interrupt():
+                if count == 0:
+                    work()
+                    continue
+                with pytest.raises(KeyboardInterrupt) as caught:
+                    work(*[number] * count)
+                assert isinstance(caught.value, Terminated) == (number == signal.SIGTERM)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == [0, 1]
 
 
 def test_a_forked_process_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,6 @@
 """Data of any scale give the same log K; a batch without observations gives an answer without numbers."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import evidencenet as en
 from conftest import Case
+from evidencenet.estimator import evaluation
 from evidencenet.training.scaling import Scaling
 
 
@@ -37,6 +39,33 @@ def test_what_cannot_be_scaled_is_refused() -> None:
         ValueError, match=r"vary by .*e-41, beyond what float32 can scale\. Give x in other units"
     ):
         Scaling.fit(tiny)
+
+
+# Bytes that are kept for each observation. It is the answer, twice while blocks are joined, and of log K and
+# the probabilities those of each member. If all blocks are kept, it is 85, 89, 41, 100 and 84.
+@pytest.mark.parametrize(
+    ("ask", "most"),
+    [
+        ("in_range", 20),
+        ("error", 30),
+        ("novelty_p_value", 30),
+        ("log_bayes_factor", 50),
+        ("probabilities", 72),
+    ],
+)
+def test_memory_does_not_grow_with_the_number_of_observations(
+    small: Case, ask: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation, "_ROWS", 8_192)
+    x = np.random.default_rng(1).normal(size=(16 * 8_192, 5))
+    getattr(small.net, ask)(x[:20_000])
+    peaks = []
+    for rows in (4 * 8_192, 16 * 8_192):
+        tracemalloc.start()
+        getattr(small.net, ask)(x[:rows])
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] - peaks[0] < most * 12 * 8_192
 
 
 @pytest.mark.parametrize("case", ["small", "three", "cloud"])

@@ -52,7 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, cases: dict[str, Case]) -> 
     for name, case in cases.items():
         case.net.save(folder / f"{name}.evnet")
         x = some(case)
-        np.savez(folder / f"{name}.npz", allow_pickle=False, **(x if isinstance(x, dict) else {"only": x}))
+        arrays: dict[str, Any] = x if isinstance(x, dict) else {"only": x}
+        np.savez(folder / f"{name}.npz", **arrays)
     subprocess.run([sys.executable, "-c", ELSEWHERE, str(folder), *cases], check=True)
     return folder
 

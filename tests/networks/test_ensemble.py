@@ -25,6 +25,7 @@ from evidencenet.networks.architectures import (
     Irregular,
     Parts,
     Recurrence,
+    Regression,
     Sequence,
     Spectrum,
     Squares,
@@ -65,6 +66,7 @@ EVIDENCE_KINDS: list[tuple[Any, tuple[int, ...]]] = [
     (Recurrence(poles=3, mixed=2, hidden=3, nodes=4), (20, 2)),
     (Categories(hidden=3), (20, 4)),
     (Irregular(waves=5, hidden=3), (20, 2)),
+    (Regression(waves=3, hidden=3), (12, 2)),
     (Groups(hidden=3), (5, 6)),
     (Groups(hidden=3, nodes=4), (5, 6, 2)),
 ]

@@ -191,6 +191,7 @@ LEARNED = [
     ("markov_chain", networks.Categories(), 0.02, networks.DeepSet()),
     ("light_curve", networks.Irregular(), 0.03, networks.Dense()),
     ("subjects", networks.Groups(), 0.03, networks.Dense()),
+    ("marked_points", networks.Regression(), 0.03, networks.DeepSet()),
 ]
 
 

@@ -19,6 +19,7 @@ from evidencenet.networks.modules import (
     Layers,
     Linear,
     RecurrenceEncoder,
+    RegressionEncoder,
     SetEncoder,
     Waves,
     _windows,
@@ -378,3 +379,24 @@ def test_sines_are_fitted_to_irregular_values() -> None:
         quadratic = y[there] @ (np.eye(22) - np.linalg.inv(covariance)) @ y[there]
         wanted = 0.5 * quadratic - 0.5 * np.linalg.slogdet(covariance)[1]
         assert wanted_at == pytest.approx(wanted, abs=1e-3)
+
+
+def test_columns_are_explained_by_the_others() -> None:
+    places, marks = rng(7).uniform(-1.7, 1.7, (30, 2)), rng(8).normal(size=30)
+    there = np.arange(30) < 22
+    x = {"mask": there, "x": np.column_stack([places, marks]).astype(np.float32)}
+    encoder = RegressionEncoder(3, 1, 4, 5, rng())
+    found = float(np.asarray(encoded(encoder, x).exact)[0])
+    phase = places @ encoder.frequency[0]
+    basis = np.column_stack([np.ones(30), places, np.sin(phase), np.cos(phase)]) * np.exp(-1.0)
+    design = basis[there]
+    # The density of the marks with normal amplitudes, relative to noise alone.
+    covariance = np.eye(22) + design @ design.T
+    quadratic = marks[there] @ (np.eye(22) - np.linalg.inv(covariance)) @ marks[there]
+    wanted = 0.5 * quadratic - 0.5 * np.linalg.slogdet(covariance)[1]
+    assert found == pytest.approx(wanted, abs=1e-3)
+    # What stands where there is no element means nothing, and no observation is too far out.
+    x["x"][22:] = 1e3
+    assert float(np.asarray(encoded(encoder, x).exact)[0]) == pytest.approx(wanted, abs=1e-3)
+    x["x"][:22] *= 1e5
+    assert np.isfinite(np.asarray(encoded(encoder, x).smooth)).all()

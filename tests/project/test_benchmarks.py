@@ -180,3 +180,21 @@ def test_changes_of_the_data() -> None:
     assert set(np.unique(found)) == {-1.0, 0.0, 1.0}
     assert abs(np.mean(found != 0) - 0.1) < 4 * np.sqrt(0.09 / 10_000)
     assert trust.strange(np.array([[0.001, 0.01], [0.001, 0.02], [0.5, 0.5], [0.001, 0.001]])) == 0.5
+
+
+def test_benchmark_of_scale() -> None:
+    scale = program("scale")
+    kinds = {"threads": scale.threads, "Dask": scale.threads}  # a cluster is started by test_cluster
+    rows = scale.rates(2_000, 0.001, kinds)
+    # No more than one draw a millisecond by one worker in pure Python.
+    assert 0 < rows[0]["busy"] < 1_010
+    assert all(row["gaussian"] > 1_000 for row in rows)
+    sizes, sent = scale.stores(5_000, writes=16), scale.messages()
+    # 100 numbers of eight bytes, of which some can be saved by compression, and all travel.
+    assert 600 < sizes["fast"]["bytes_a_draw"] < 810
+    assert 800 < sent["result_bytes_a_draw"] < 810
+    # 16 writes became one chunk.
+    assert sizes["slow"]["files"] < 12
+    paper = scale.on_paper(rows, sizes, sent)
+    assert paper["store_tb"] == pytest.approx(sizes["fast"]["bytes_a_draw"] / 1e3)
+    assert paper["tasks_a_second"] <= 100

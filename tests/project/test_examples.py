@@ -365,3 +365,26 @@ def test_closed_form_of_the_hypothesis_test() -> None:
             assert np.mean(p_value[sims.model == model] <= size) == pytest.approx(wanted, abs=4 * error)
     sides = [log_k[sims.model == model] for model in (0, 1)]
     assert np.mean(sides[1] > sides[0]) == pytest.approx(exact.auc, abs=4 * 0.5 / np.sqrt(20_000))
+
+
+def test_cluster() -> None:
+    """A real scheduler and real workers, of which one is killed: the same draws and the same networks."""
+    pytest.importorskip("distributed")
+    numbers = quick("cluster").numbers
+    assert numbers["same_draws"]
+    assert numbers["same_members"]
+    assert numbers["workers_left"] == 1
+
+
+def test_radiata_pine() -> None:
+    result = quick("radiata_pine", progress=False)
+    numbers = result.numbers
+    # The published figure, which has a closed form.
+    assert numbers["exact"] == pytest.approx(8.4237, abs=1e-4)
+    assert abs(numbers["log_k"]["deepen"] - numbers["exact"]) < 3 * numbers["error"]["deepen"]
+    assert numbers["error"]["deepen"] < 0.6
+    # Plain draws end long before it; rare draws go beyond.
+    assert numbers["range"]["train"][1] < 5
+    assert numbers["range"]["deepen"][1] > 15
+    before, after = numbers["rmse"]
+    assert after < 0.6 < before

@@ -153,7 +153,7 @@ def test_what_cannot_be_steered_is_refused_with_the_call_and_what_to_do(
 
 def test_jax_simulators_are_refused() -> None:
     model = Model("jax", lambda key: jax.random.normal(key, (3,)), kind="jax")
-    with pytest.raises(UnsteerableError, match=r"JAX simulator.*Write it with NumPy"):
+    with pytest.raises(UnsteerableError, match=r"JAX simulator.*Draw the numbers with NumPy"):
         check_steerable(model)
 
 
@@ -163,3 +163,19 @@ def test_single_draws_of_a_rejection_are_fine() -> None:
 
 def test_the_stand_in_prints() -> None:
     assert repr(Steered(np.random.default_rng(0), 5)) == "Steered(5 draws)"
+
+
+def test_noise_of_observe_is_steered_too() -> None:
+    model = Model(
+        "observed",
+        prior=lambda rng, n: rng.normal(size=n),
+        simulate=lambda rng, mean: mean[:, None] * np.ones(3),
+        observe=lambda rng, clean: clean + rng.normal(size=clean.shape),
+    )
+    check_steerable(model)
+    rng = np.random.default_rng(1)
+    chains = draw(model, rng, 2_000)
+    assert [z.shape[1] for z in chains.normals] == [1, 3]
+    near = moved(model, rng, chains, np.full(2_000, 0.01))
+    # Each number is a sum of two normals, each moved by 0.01: the difference scatters by 0.014.
+    assert abs(np.std(np.asarray(near.x) - np.asarray(chains.x)) / 0.01414 - 1) < 0.1

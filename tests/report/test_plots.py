@@ -227,7 +227,7 @@ def test_names_are_shown_as_they_are(name):
     texts = [
         "".join(found.itertext()) for found in ElementTree.fromstring(file.getvalue()).iter(f"{SVG}text")
     ]
-    assert f"drawn from {name}".replace("\n", " ").replace("\0", " ").split() in [
+    assert f"drawn from {name}".replace("\n", r"\n").replace("\0", r"\x00").split() in [
         text.split() for text in texts
     ]
 

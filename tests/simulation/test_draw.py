@@ -14,7 +14,8 @@ from scipy import stats
 from evidencenet._common.progress import Progress
 from evidencenet._common.warnings import InputWarning
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.simulation.draw import SimulationError, simulate
+from evidencenet.simulation.draw import simulate
+from evidencenet.simulation.failures import SimulationError
 from evidencenet.simulation.model import DrawError, Model
 
 # Failed draws are the subject here; the warning about them has a test of its own.
@@ -509,7 +510,7 @@ def test_progress_moves_while_draws_are_slow(monkeypatch: pytest.MonkeyPatch) ->
     """Progress jumped 0, 50, 100%."""
     seen: list[int] = []
     monkeypatch.setattr(Progress, "update", lambda self, done, **fields: seen.append(done))
-    monkeypatch.setattr("evidencenet.simulation.draw._CHUNK_SECONDS", 0.05)
+    monkeypatch.setattr("evidencenet.simulation.runs._CHUNK_SECONDS", 0.05)
     simulate([slow(0.004)], 200, progress=False)
     assert seen[-1] == 200
     # Chunks of 0.05 s of work, rounded up to whole blocks of 10 draws until 100, then of 100.

@@ -91,7 +91,8 @@ def models(seed: int) -> list[en.Model]:
 def test_exchanged_chunks_are_noticed_and_drawn_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidencenet.simulation.draw._WRITE_SECONDS", 0.0)  # every chunk has its own folder
+    monkeypatch.setattr("evidencenet.simulation.writer._WRITE_SECONDS", 0.0)  # every chunk has its own folder
+    monkeypatch.setattr("evidencenet.simulation.writer._MERGED_BYTES", 0)
     options: dict[str, Any] = {"chunk": 10, "progress": False}
     store, other = tmp_path / "a.zarr", tmp_path / "b.zarr"
     expected: Any = en.simulate(models(1), 60, seed=1, store=store, **options)

@@ -1,10 +1,13 @@
 """Draws and observations in files: the same to the bit if we wrote them, and clear words if others did."""
 
 import builtins
+import io
 import json
 import shutil
 import subprocess
 import sys
+import warnings
+import zipfile
 from collections import namedtuple
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ import zarr
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import FailedDrawsWarning
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.io import tables
 from evidencenet.simulation.io.draws import read_data
 
 ARRAYS = [".npz", ".h5", ".hdf5", ".zarr"]
@@ -456,7 +460,12 @@ BAD = {
     "half a label": (text("model,x\n0.5,1\n1,2\n"), "^$"),
     "gap in labels": (text("model,x\n0,1\n2,2\n2,3\n"), r"a\.csv: the labels are 0, 2; wanted 0, 1"),
     "negative": (text("model,x\n-1,1\n0,2\n"), r"a\.csv: labels must be 0, 1, \.\.\."),
-    "not text": (("a.csv", b"\xff\xfe\x00\x01"), "cannot be read: .*UnicodeDecodeError"),
+    "not text": (("a.csv", b"\xff\xfe\x01"), "cannot be read: .*UnicodeDecodeError"),
+    "zeros": (
+        ("a.csv", b"model,x\n0,1\n\x00\n"),
+        r"a\.csv is damaged, or no text in UTF-8: it holds zero bytes",
+    ),
+    "UTF-16": (("a.csv", "model,x\n0,1\n".encode("utf-16")), "no text in UTF-8"),
     "empty npz": (("a.npz", b""), r"cannot be read: it is empty, cut short.*\(BadZipFile"),
     "foreign npz": (("a.npz", b"once upon a time"), "cannot be read"),
     "foreign h5": (("a.h5", b"once upon a time"), r"cannot be read: .*\(OSError"),
@@ -596,3 +605,30 @@ def test_csv_needs_no_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     frame = pd.read_csv(tmp_path / "a.csv", comment="#")
     assert list(frame) == ["label", "log_weight", "x_0", "x_1", "x_2"]
     assert len(frame) == 30
+
+
+def test_a_line_without_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "_LONGEST_LINE", 1_000)
+    monkeypatch.setattr(tables, "_BYTES_PER_BLOCK", 64)
+    path = tmp_path / "a.csv"
+    path.write_text("model,x\n0,1\n1,0." + 990 * "2" + "\n")
+    assert Simulations.read(path).counts == (1, 1)
+    for text in ("model,x\n0," + 2_000 * "1", 2_000 * "1", "model,x\n0,1\n1," + 1_500 * "2" + "\n1,1\n"):
+        path.write_text(text)
+        with pytest.raises(FileError, match=r"a\.csv has a line of more than 0 MB; wanted one line a draw"):
+            Simulations.read(path)
+
+
+def test_names_twice_and_too_many_levels(tmp_path: Path) -> None:
+    with warnings.catch_warnings(), zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            with io.BytesIO() as file:
+                np.save(file, np.zeros(3))
+                archive.writestr("x.npy", file.getvalue())
+    with pytest.raises(FileError, match="two arrays of the same name"):
+        read_data(tmp_path / "a.npz")
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file["/".join("a" * 60)] = np.zeros(3)
+    with pytest.raises(FileError, match="groups in more than 50 levels"):
+        read_data(tmp_path / "a.h5")

@@ -18,7 +18,8 @@ import zarr
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.dataset import Simulations
-from evidencenet.simulation.draw import SimulationError, simulate
+from evidencenet.simulation.draw import simulate
+from evidencenet.simulation.failures import SimulationError
 from evidencenet.simulation.model import DrawError, Model
 
 # Failed draws are the subject here; the warning about them has a test of its own.
@@ -60,7 +61,8 @@ def models(pause: Break | None = None) -> list[Model]:
 
 @pytest.fixture(autouse=True)
 def every_chunk_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evidencenet.simulation.draw._WRITE_SECONDS", 0.0)
+    monkeypatch.setattr("evidencenet.simulation.writer._WRITE_SECONDS", 0.0)
+    monkeypatch.setattr("evidencenet.simulation.writer._MERGED_BYTES", 0)
 
 
 OPTIONS: dict[str, Any] = {"seed": 3, "chunk": 10, "keep_parameters": True, "progress": False}
@@ -104,7 +106,7 @@ def test_a_killed_process_leaves_whole_chunks(tmp_path: Path) -> None:
 import os, sys
 import numpy as np
 from evidencenet.simulation.io import containers
-from evidencenet.simulation import draw
+from evidencenet.simulation import draw, writer
 from evidencenet.simulation.model import Model
 
 write = containers.WRITERS[".zarr"]
@@ -116,7 +118,8 @@ def killed(path, about, arrays):
         os.kill(os.getpid(), 9)  # in the middle of a chunk's write
 
 containers.WRITERS[".zarr"] = killed
-draw._WRITE_SECONDS = 0.0
+writer._WRITE_SECONDS = 0.0
+writer._MERGED_BYTES = 0
 model = Model("a", lambda rng, n: rng.normal(size=(n, 2)))
 draw.simulate([model], 50, chunk=10, store=sys.argv[1], progress=False)
 """
@@ -208,8 +211,8 @@ def test_a_store_grows_whatever_the_chunk_was(tmp_path: Path) -> None:
 
 def test_slow_draws_are_kept_every_few_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A simulator of 0.02 s a draw kept nothing when it was interrupted after six seconds."""
-    monkeypatch.setattr("evidencenet.simulation.draw._WRITE_SECONDS", 0.2)
-    monkeypatch.setattr("evidencenet.simulation.draw._CHUNK_SECONDS", 0.1)
+    monkeypatch.setattr("evidencenet.simulation.writer._WRITE_SECONDS", 0.2)
+    monkeypatch.setattr("evidencenet.simulation.runs._CHUNK_SECONDS", 0.1)
     stop, calls = threading.Event(), []
 
     def slow(rng: np.random.Generator, n: int) -> Any:

@@ -89,6 +89,14 @@ def test_functions_count_by_code_and_values() -> None:
     assert differences(one, run_fingerprint(sims, augment=flipped, network=scaled_by(1.0))) == []
     assert differences(one, run_fingerprint(sims, augment=None, network=scaled_by(1.0))) == ["augment"]
     assert differences(one, run_fingerprint(sims, augment=flipped, network=scaled_by(2.0))) == ["the network"]
+    config = {"factor": 1.0}
+
+    def turned(rng: np.random.Generator, x: Any) -> Any:
+        return config["factor"] * x
+
+    before = run_fingerprint(sims, augment=turned)
+    config["factor"] = 2.0
+    assert differences(before, run_fingerprint(sims, augment=turned)) == ["augment"]
     loss = en.losses.LPopExponential(alpha=2.0)
     changed = differences(
         run_fingerprint(sims, loss=loss), run_fingerprint(sims, loss=replace(loss, alpha=1.0))
@@ -150,3 +158,15 @@ def test_train_refuses_another_run_and_save_removes_the_checkpoint(
     back = en.load(tmp_path / "net.evnet")
     np.testing.assert_array_equal(back.members(sims.x), net.members(sims.x))
     assert back.checkpoint is None
+
+
+def test_other_noise_is_another_run() -> None:
+    one, same, other = (
+        run_fingerprint(
+            draws(observe=lambda rng, clean, size=size: clean + size * rng.normal(size=clean.shape))
+        )
+        for size in (0.1, 0.1, 0.2)
+    )
+    assert differences(one, same) == []
+    assert "observe" in differences(one, other)
+    assert "the clean draws" in differences(one, run_fingerprint(draws()))

@@ -1,5 +1,6 @@
 """What is done to draws on their way to the networks."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 import evidencenet as en
 from evidencenet.losses import Asymmetric, Logistic
 from evidencenet.networks.architectures import DeepSet, Dense, Table
+from evidencenet.simulation.stream import FreshDraws
 from evidencenet.training.baseline import flat
-from evidencenet.training.inputs import prepare
+from evidencenet.training.inputs import prepare, with_reference
 from evidencenet.training.plan import Plan
 from evidencenet.training.split import Draws
 from training.synthetic import lifted, sims
@@ -123,3 +125,85 @@ def test_correlations_are_taken_out_where_that_helps(tmp_path: Path) -> None:
     net.save(tmp_path / "white.evnet")
     back = en.load(tmp_path / "white.evnet")
     np.testing.assert_array_equal(back.log_bayes_factor(sims.x), net.log_bayes_factor(sims.x))
+
+
+def test_clean_draws_get_new_noise_in_every_epoch() -> None:
+    rng = np.random.default_rng(1)
+    clean, model = 3 * rng.normal(size=(3_000, 4)), np.arange(3_000) % 2
+
+    def noise(rng: np.random.Generator, clean: np.ndarray) -> np.ndarray:
+        return clean + rng.normal(size=clean.shape)
+
+    some = Draws.split(en.Simulations(clean, model, observe=noise), 0.1, None, 5)
+    data = prepare(some, PLAN)
+
+    def epoch(number: int, order: int = 1) -> np.ndarray:
+        chunks = list(data.source(en.Recipe(batch=100), order).epoch(number))
+        return np.concatenate([chunk.x.reshape(-1, 4) for chunk in chunks])
+
+    np.testing.assert_array_equal(epoch(3), epoch(3))
+    # A few numbers agree by chance in single precision.
+    assert np.isin(epoch(0), epoch(1)).mean() < 0.01
+    # Rows are in another order in each epoch, so take moments: clean draws and noise add up.
+    factor = np.asarray(data.scaling.factor)
+    variance = (epoch(0) / factor).var(axis=0)
+    np.testing.assert_allclose(variance, clean.var(axis=0) + 1, rtol=4 * np.sqrt(2 / 2_700))
+    np.testing.assert_array_equal(data.held_out_chunk().x, prepare(some, PLAN).held_out_chunk().x)
+    # Log-odds that are known hold for one observation, so that it must be the one that is trained on.
+    known = prepare(replace(some, known=np.zeros((3_000, 2))), PLAN)
+    fixed = np.concatenate(
+        [chunk.x.reshape(-1, 4) for chunk in known.source(en.Recipe(batch=100), 1).epoch(0)]
+    )
+    scaled = np.asarray(known.scaling(some.x))
+    assert np.isin(fixed, scaled).all()
+
+
+def test_several_observations_of_a_clean_draw_are_in_one_part_and_count_once() -> None:
+    rng = np.random.default_rng(2)
+    # The clean draws differ in one number; the others are noise alone.
+    clean, model = np.zeros((4_000, 4)), np.arange(4_000) % 2
+    clean[:, 0] = 3 * rng.normal(size=4_000)
+
+    def noise(rng: np.random.Generator, clean: np.ndarray) -> np.ndarray:
+        return clean + rng.normal(size=clean.shape)
+
+    several = prepare(Draws.split(en.Simulations(clean, model, observe=noise), 0.1, None, 5), PLAN)
+    moments = several.moments
+    assert moments is not None
+    np.testing.assert_allclose(moments.of_all().size, 1_800, rtol=0.02)
+    factor = np.asarray(several.scaling.factor)
+    spread = (
+        np.array([half.covariance[0].diagonal() for pair in moments.halves() for half in pair]) / factor**2
+    )
+    # Halves differ by the scatter of 900 clean draws, 10·√(2/900) = 0.47, also after 16 observations of each.
+    # The noise is known four times better than from one observation, 0.047/4.
+    scatter = spread.std(axis=0)
+    assert 0.47 / 2 < scatter[0] < 2 * 0.47
+    assert scatter[1:].max() < 0.047 / 2
+
+
+def test_moments_of_a_stream_in_any_linear_scaling_come_from_one_pass() -> None:
+    models = [
+        en.Model(str(k), lambda rng, n, k=k: rng.normal(3, 1 + k, size=(n, 5)) @ np.triu(np.ones((5, 5))))
+        for k in (0, 1)
+    ]
+    some = Draws.split(en.simulate(models, 4_000, progress=False), 0.1, None, 1)
+    stream = FreshDraws.of(models, (20_000, 10_000), 2, 5, 40, 1)
+    all_draws = with_reference(replace(some, stream=stream))
+    for plan in (PLAN, replace(PLAN, whiten=True), Plan(DeepSet(), Logistic())):
+        known = prepare(all_draws.few(500), plan).moments
+        passed = prepare(
+            replace(all_draws, reference=None, training_rows=some.training_rows[:500]), plan
+        ).moments
+        assert known is not None
+        assert passed is not None
+        np.testing.assert_allclose(known.of_all().size, [20_000, 10_000], rtol=0.1)
+        np.testing.assert_allclose(known.of_all().mean, passed.of_all().mean, atol=1e-6)
+        np.testing.assert_allclose(known.of_all().covariance, passed.of_all().covariance, atol=1e-5)
+    # asinh is not linear, so that it needs a pass of its own.
+    plain, squashed = (prepare(all_draws, plan).moments for plan in (PLAN, replace(PLAN, squash=True)))
+    assert plain is not None
+    assert squashed is not None
+    assert np.abs(squashed.of_all().covariance - plain.of_all().covariance).max() > 0.05
+    # Halves know only their own draws.
+    assert all(half.reference is None for half in all_draws.halves(1))

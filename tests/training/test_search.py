@@ -60,7 +60,7 @@ class Scripted(Search):
     def _next(self) -> list[Plan]:
         return self.rounds.pop(0)(self.best) if self.rounds else []
 
-    other_inputs = other_kinds = other_settings = other_losses = _next
+    other_inputs = other_kinds = other_settings = _next
 
     def _expected_trials(self) -> int:
         return 10
@@ -380,27 +380,16 @@ def test_more_weight_decay_for_shared_weights_only_if_trials_see_all_draws() -> 
     assert decays(Dense()) == {None, 0.01}
 
 
-def test_then_losses_the_simplest_first() -> None:
-    plans = blank(best=BEST, attempts=learned(BEST)).other_losses()
-    assert [plan.loss for plan in plans] == [
-        losses.Logistic(),
-        losses.Exponential(),
-        losses.LPopLogistic(),
-        losses.LPopExponential(),
-    ]
-    assert {replace(plan, loss=losses.Logistic()) for plan in plans} == {BEST}
-
-
 def test_nothing_finer_is_tried_if_nothing_was_learned() -> None:
     search = blank(best=BEST, attempts=learned(BEST, by_networks=False))
     assert search.other_inputs()
     assert search.other_kinds()
-    assert search.other_settings() == search.other_losses() == []
+    assert search.other_settings() == []
 
 
 def every_plan(freedom: Freedom, best: Plan) -> list[Plan]:
     search = blank(freedom, best=best, attempts=learned(best))
-    rounds = (search.other_inputs, search.other_kinds, search.other_settings, search.other_losses)
+    rounds = (search.other_inputs, search.other_kinds, search.other_settings)
     return [plan for alternatives in rounds for plan in alternatives()]
 
 

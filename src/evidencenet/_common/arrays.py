@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evidencenet._common.harmless import listed
 from evidencenet._common.warnings import InputWarning
 
 Data = np.ndarray | dict[str, np.ndarray]
@@ -109,7 +110,7 @@ def in_order(
             f"{', '.join(map(repr, columns))}, in any order"
         )
     warnings.warn(
-        f"the columns are in another order ({', '.join(names)}); by their names they were put in the order "
+        f"the columns are in another order ({listed(names)}); by their names they were put in the order "
         f"{', '.join(columns)}",
         InputWarning,
         stacklevel=stacklevel,

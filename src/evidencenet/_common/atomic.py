@@ -11,19 +11,25 @@ content or the new content, never a mixture, provided that the disk does what it
 import contextlib
 import ctypes
 import errno
+import hashlib
 import os
 import shutil
+import stat
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
+
+from evidencenet._common.signals import interrupts_held
 
 # Where locks do not work (some network file systems), temporary folders older than this are left over from a
 # crash. No single save takes an hour.
 _SECONDS_UNTIL_ABANDONED = 3600.0
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# File systems allow names of 255 bytes, and a temporary folder adds 22 to the name of its file.
+_LONGEST_NAME = 230
 # From <linux/fs.h> and <sys/stdio.h>; both mean "exchange the two names".
 _RENAME_EXCHANGE, _RENAME_SWAP = 2, 2
 _AT_FDCWD = -100
@@ -34,7 +40,9 @@ def replaced(path: Path, needed: int | None = None) -> Iterator[Path]:
     """Give a temporary path to write to; what was written there replaces `path` if no exception is raised.
 
     The temporary file or folder has the same name as `path`, inside a hidden folder beside it. Temporary
-    folders that killed processes left behind for the same path are removed.
+    folders that killed processes left behind for the same path are removed. If `path` is a link, the file
+    that it leads to is replaced, and the link stays. Who may read the file follows the user's umask, as for
+    every new file.
 
     Parameters
     ----------
@@ -55,19 +63,20 @@ def replaced(path: Path, needed: int | None = None) -> Iterator[Path]:
     >>> with replaced(Path("notes.txt")) as partial:  # doctest: +SKIP
     ...     partial.write_text("all of it")
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: there is no folder {path.parent}. Make it first.")
+    target = _target(path)
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: there is no folder {target.parent}. Make it first.")
     try:
-        remove_leftovers(path)
-        with _temporary_folder(path) as folder:
-            partial = folder / path.name
+        remove_leftovers(target)
+        with _temporary_folder(target) as folder:
+            partial = folder / target.name
             yield partial
             _to_disk(partial)
-            _put(partial, path)
-            _sync(path.parent)
+            _put(partial, target)
+            _sync(target.parent)
     except Exception as error:
         if _is_full(error):
-            raise _full_disk(path, needed) from error
+            raise _full_disk(path, target.parent, needed) from error
         if isinstance(error, OSError) and error.errno is not None and str(path) not in str(error):
             raise type(error)(error.errno, f"cannot write {path}: {error.strerror}") from error
         raise
@@ -84,35 +93,79 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def created(path: Path, content: bytes) -> bool:
-    """Write a file unless there is one already; of two processes only one succeeds.
+def created_folder(path: Path, contents: Mapping[str, bytes]) -> bool:
+    """Make a folder with some files in it, unless there is one with anything in it; all in one step.
 
     Returns
     -------
     bool
-        False if the file was there already.
+        False if there was one already; of two processes only one succeeds.
     """
-    with _temporary_folder(path) as folder:
-        partial = folder / path.name
-        partial.write_bytes(content)
+    target = _target(path)
+    remove_leftovers(target)
+    with _temporary_folder(target) as folder:
+        partial = folder / target.name
+        partial.mkdir()
+        for name, content in contents.items():
+            (partial / name).write_bytes(content)
         _to_disk(partial)
         try:
-            os.link(partial, path)
-        except FileExistsError:
+            # This also takes the place of an empty folder.
+            partial.rename(target)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
             return False
-        except OSError:
-            # Not every file system has links. Then two processes at the same moment may both succeed.
-            if path.exists():
-                return False
-            os.replace(partial, path)
-        _sync(path.parent)
+        _sync(target.parent)
     return True
+
+
+def removed(folder: Path) -> None:
+    """Remove a folder, which may be gone already; others see all of it or nothing, also after a kill."""
+    remove_leftovers(folder)
+    with _temporary_folder(folder) as temporary, contextlib.suppress(FileNotFoundError):
+        folder.rename(temporary / folder.name)
+
+
+def moved(new: Path, path: Path) -> None:
+    """Move a finished file or folder to `path`, on the same disk; what was there before is removed.
+
+    Where the system can exchange two folders in one step, there is no moment without one.
+    """
+    remove_leftovers(path)
+    _put(new, path)
+    _sync(path.parent)
+    if new.exists():
+        # The old folder has taken the place of the new one.
+        removed(new)
 
 
 def remove_leftovers(path: Path) -> None:
     """Remove the temporary folders that killed processes left behind when they wrote `path`."""
-    for folder in path.parent.glob(f".{_escaped(path.name)}.*.partial"):
-        with contextlib.suppress(OSError):
+    _remove_abandoned(path.parent, f".{_escaped(_shortened(path.name))}.*.partial")
+
+
+def remove_all_leftovers(folder: Path) -> None:
+    """Remove the temporary folders that killed processes left behind when they wrote anything in a folder."""
+    _remove_abandoned(folder, ".*.partial")
+
+
+def _target(path: Path) -> Path:
+    """Return what is to be replaced: the file that a link leads to. Devices and pipes are refused."""
+    target = Path(os.path.realpath(path)) if path.is_symlink() else path
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        mode = target.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise FileExistsError(
+                f"cannot write {path}: it is a device, pipe or socket, and would be replaced by a file. Give "
+                "the name of a file."
+            )
+    return target
+
+
+def _remove_abandoned(parent: Path, pattern: str) -> None:
+    for folder in parent.glob(pattern):
+        with contextlib.suppress(OSError), interrupts_held():
             descriptor = os.open(folder, os.O_RDONLY)
             try:
                 if _is_abandoned(folder, descriptor):
@@ -124,22 +177,33 @@ def remove_leftovers(path: Path) -> None:
 @contextlib.contextmanager
 def _temporary_folder(path: Path) -> Iterator[Path]:
     """Make a hidden folder beside `path`, locked while it is in use, so that others can tell it is."""
-    folder, descriptor = _locked_folder(path)
+    folder, descriptor = None, None
     try:
+        with interrupts_held():
+            folder, descriptor = _locked_folder(path)
         yield folder
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.exists():
-            # After an interrupt, a thread of Zarr may still have been writing.
-            time.sleep(0.1)
-            shutil.rmtree(folder, ignore_errors=True)
-        if descriptor is not None:
-            os.close(descriptor)
+        try:
+            # Ctrl-C in the middle of this would leave a part, or be hidden by another error.
+            with interrupts_held():
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                    if folder.exists():
+                        # After a second interrupt, a thread of Zarr may still have been writing.
+                        time.sleep(0.1)
+                        shutil.rmtree(folder, ignore_errors=True)
+                if descriptor is not None:
+                    os.close(descriptor)
+        except KeyboardInterrupt:
+            # It may have come just before.
+            if folder is not None:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def _locked_folder(path: Path) -> tuple[Path, int | None]:
     while True:
-        folder = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.partial")
+        folder = path.with_name(f".{_shortened(path.name)}.{uuid.uuid4().hex[:12]}.partial")
         folder.mkdir()
         if sys.platform == "win32":
             return folder, None
@@ -253,21 +317,29 @@ def _is_full(error: BaseException) -> bool:
     return getattr(error, "errno", None) in _FULL or any(text in str(error) for text in texts)
 
 
-def _full_disk(path: Path, needed: int | None) -> OSError:
+def _full_disk(path: Path, folder: Path, needed: int | None) -> OSError:
     try:
-        free = f"{_megabytes(shutil.disk_usage(path.parent).free)} are free"
+        free = f"{_megabytes(shutil.disk_usage(folder).free)} are free"
     except OSError:
         free = "how much is free is not known"
     wanted = "" if needed is None else f" It needs about {_megabytes(needed)};"
     return OSError(
         errno.ENOSPC,
-        f"cannot write {path}: the disk is full, or your quota is used up.{wanted or ' There,'} {free} in "
-        f"{path.parent}. Nothing there has changed. Make room, or write to another disk.",
+        f"cannot write {path}: the disk is full, or your quota or the largest size of a file (ulimit -f) is "
+        f"reached.{wanted or ' There,'} {free} in "
+        f"{folder}. Nothing there has changed. Make room, or write to another disk.",
     )
 
 
 def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
+
+
+def _shortened(name: str) -> str:
+    """Return a name that leaves room for what is added to it; another one for every name."""
+    if len(os.fsencode(name)) <= _LONGEST_NAME:
+        return name
+    return hashlib.sha256(os.fsencode(name)).hexdigest()
 
 
 def _escaped(name: str) -> str:

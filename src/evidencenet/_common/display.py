@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from evidencenet._common.harmless import harmless, harmless_text, listed
+
 if TYPE_CHECKING:
     import pandas
 
@@ -43,20 +45,25 @@ def card(
     >>> "&lt;b&gt;" in card("title", [("name", "<b>")])
     True
     """
-    lines = [f'<div style="line-height:1.4;max-width:60em"><strong>{escape(title)}</strong>', "<table>"]
+    lines = [f'<div style="line-height:1.4;max-width:60em"><strong>{_escaped(title)}</strong>', "<table>"]
     for (name, text), mark in zip(rows, marks or [""] * len(rows), strict=True):
-        shown = escape(name)
+        shown = _escaped(name)
         if mark:
             shown = f'<b style="color:{_MARKS[mark]}">{mark}</b> {shown}'
         lines.append(
             f'<tr style="background:none"><th scope="row" style="{_CELL};font-weight:normal;'
-            f'white-space:nowrap">{shown}</th><td style="{_CELL}">{escape(text)}</td></tr>'
+            f'white-space:nowrap">{shown}</th><td style="{_CELL}">{_escaped(text)}</td></tr>'
         )
     lines.append("</table>")
     for note in notes:
         style = f"border-left:.25em solid {_MARKS['warn']};padding-left:.6em;margin:.4em 0"
-        lines.append(f'<p style="{style}"><b>Warning:</b> {escape(note)}</p>')
+        lines.append(f'<p style="{style}"><b>Warning:</b> {_escaped(note)}</p>')
     return "\n".join([*lines, "</div>"])
+
+
+def _escaped(text: str) -> str:
+    """Return text as HTML shows it; what would turn or hide the text after it is written out."""
+    return escape(harmless_text(text, one_line=True))
 
 
 def named(thing: Any) -> str:
@@ -82,8 +89,8 @@ def listed_names(names: Sequence[str]) -> str:
     'x0, x1, x2, x3, x4, x5, x6, …, x19 (20 in all)'
     """
     if len(names) <= _MOST_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: _MOST_NAMED - 1])}, …, {names[-1]} ({len(names)} in all)"
+        return listed(names)
+    return f"{listed(names[: _MOST_NAMED - 1])}, …, {harmless(names[-1])} ({len(names)} in all)"
 
 
 def plain(value: Any) -> Any:

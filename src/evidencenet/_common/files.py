@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from evidencenet._common.atomic import write_bytes
+from evidencenet._common.harmless import harmless_text
 from evidencenet._version import __version__
 
 # Raised whenever a file written by this version could be misread by an older one.
@@ -34,7 +35,13 @@ _BYTES_PER_BLOCK = 2**24
 
 
 class FileError(ValueError):
-    """A file that is not ours, is damaged, or was written by a newer version."""
+    """A file that is not ours, is damaged, or was written by a newer version.
+
+    The message is one line: names in it can come from the file.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(harmless_text(message, one_line=True))
 
 
 def write(
@@ -248,7 +255,7 @@ def readable(path: Path) -> Iterator[None]:
     try:
         yield
     except FileError as error:
-        if str(path) in str(error):
+        if harmless_text(str(path), one_line=True) in str(error):
             raise
         raise FileError(f"{path}: {str(error).rstrip('.')}.") from error
     except (FileExistsError, PermissionError, ImportError):

@@ -8,6 +8,8 @@ from html import escape
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from evidencenet._common.harmless import harmless
+
 if TYPE_CHECKING:
     import rich.console
     import rich.progress
@@ -81,7 +83,7 @@ class Progress:
         if not self._enabled:
             return
         self._done = done
-        self._fields = "  ".join(f"{name} {text}" for name, text in fields.items())
+        self._fields = "  ".join(f"{name} {harmless(text)}" for name, text in fields.items())
         if self._bar is None:
             self._update_lines()
             return

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, logit, logsumexp
 
 from evidencenet._common import wording
+from evidencenet._common.harmless import harmless, pair_text
 from evidencenet.checks.coverage import Binning, Coverage, coverage
 from evidencenet.checks.moments import MeanProbability, TuringGood, mean_probability, turing_good
 from evidencenet.checks.range import Range, validated_range
@@ -208,7 +209,9 @@ def _coverage(tests: tuple[Coverage, ...], names: Sequence[str]) -> Check:
     if np.isfinite(test.std_residual):
         mean = wording.fixed(test.mean_residual)
         residuals = f"; residuals {mean} ± {test.std_residual:.2f} (exact: 0 ± 1)"
-    finding = f"p = {wording.p_value(test.p_value)} for {name}{_lowest_of(tests, 'models')}{residuals}."
+    finding = (
+        f"p = {wording.p_value(test.p_value)} for {harmless(name)}{_lowest_of(tests, 'models')}{residuals}."
+    )
     advice = (
         "Probabilities do not match the draws: simulate more, lower alpha, try another network, or correct "
         "log K with net.recalibrate(sims)."
@@ -227,7 +230,7 @@ def _bins(tests: tuple[Coverage, ...], names: Sequence[str]) -> Check:
     p = min(1.0, float(p_values[worst][i]) * len(test.count))
     verdict = _verdict(p, len(tests))
     finding = (
-        f"Worst of {len(test.count)} is {place}: {names[worst - len(tests)]} predicted in "
+        f"Worst of {len(test.count)} is {place}: {harmless(names[worst - len(tests)])} predicted in "
         f"{wording.fraction(test.predicted[i])}, observed in {wording.fraction(test.observed[i])} of "
         f"{test.count[i]:,} draws (p = {wording.p_value(p)})."
     )
@@ -247,7 +250,9 @@ def _turing_good(tests: Mapping[tuple[int, int], TuringGood], names: Sequence[st
     test = usable[above, below]
     # Pairs that were left out are counted too. That errs on the safe side.
     verdict = _verdict(test.p_value, len(tests))
-    of = "" if len(tests) == 1 else f" for {names[above]} against {names[below]}{_lowest_of(tests, 'pairs')}"
+    of = (
+        "" if len(tests) == 1 else f" for {pair_text(names[above], names[below])}{_lowest_of(tests, 'pairs')}"
+    )
     if len(usable) < len(tests):
         of += f"; {len(tests) - len(usable)} pairs have too few draws that count"
     z, p = round(test.z, 1) + 0.0, wording.p_value(test.p_value)
@@ -266,8 +271,8 @@ def _mean_probability(tests: Mapping[int, MeanProbability], names: Sequence[str]
     test = usable[worst]
     verdict = _verdict(test.p_value, len(tests))
     finding = (
-        f"{wording.with_error(test.value, test.error)} of {names[worst]}, whose share is {test.share:.4g} "
-        f"(p = {wording.p_value(test.p_value)}){_lowest_of(tests, 'models')}."
+        f"{wording.with_error(test.value, test.error)} of {harmless(names[worst])}, whose share is "
+        f"{test.share:.4g} (p = {wording.p_value(test.p_value)}){_lowest_of(tests, 'models')}."
     )
     advice = "Log K favours a model too much: correct it with net.recalibrate(sims)."
     return judged("mean probability", verdict, finding, advice)
@@ -290,7 +295,7 @@ def _information(result: Score) -> Check:
 
 def range_check(ranges: Mapping[tuple[int, int], Range], names: Sequence[str]) -> Check:
     """State the validated range; of more than two models the narrowest, by the numbers of each pair."""
-    empty = [f"{names[above]} against {names[below]}" for (above, below), one in ranges.items() if one.empty]
+    empty = [pair_text(names[above], names[below]) for (above, below), one in ranges.items() if one.empty]
     if empty:
         others = " and others" if len(empty) > _MOST_NAMED else ""
         finding = f"The validated range is empty for {', '.join(empty[:_MOST_NAMED])}{others}."
@@ -301,7 +306,9 @@ def range_check(ranges: Mapping[tuple[int, int], Range], names: Sequence[str]) -
     above, below = narrowest(ranges)
     one = ranges[above, below]
     pair = (
-        "" if len(ranges) == 1 else f"; {names[above]} against {names[below]}, the narrowest of {len(ranges)}"
+        ""
+        if len(ranges) == 1
+        else f"; {pair_text(names[above], names[below])}, the narrowest of {len(ranges)}"
     )
     ends = f"{wording.fixed(one.low)} to {wording.fixed(one.high)}"
     draws = f"{one.n[0]:,} + {one.n[1]:,} draws"

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, ndtr
 
 from evidencenet._common import wording
+from evidencenet._common.harmless import harmless
 from evidencenet.checks.check import Check, Verdict, judged
 from evidencenet.simulation.rare_draws import Levels, RareDraws
 
@@ -63,7 +64,7 @@ class Tail:
         """The verdict, on the level where found and expected differ most for their error."""
         judged_levels = np.flatnonzero((self.effective >= _LEAST_EFFECTIVE) & (self.error > 0))
         if not len(judged_levels):
-            finding = f"Too few draws lie in the tail of {self.name} to tell."
+            finding = f"Too few draws lie in the tail of {harmless(self.name)} to tell."
             return Check("tail", "warn", finding, "Simulate more draws to check with.")
         z = np.abs(self.difference[judged_levels] / self.error[judged_levels])
         worst = judged_levels[int(np.argmax(z))]
@@ -74,9 +75,8 @@ class Tail:
             verdict = "fail" if p < _FAIL and off > _SMALL else "warn"
         rare = "more" if self.difference[worst] > 0 else "less"
         finding = (
-            f"{self.name} makes data that score {self.threshold[worst]:.1f} or more against it {rare} "
-            "often than "
-            f"log K says, by {wording.with_error(off, float(self.error[worst]))} nats (p = "
+            f"{harmless(self.name)} makes data that score {self.threshold[worst]:.1f} or more against it "
+            f"{rare} often than log K says, by {wording.with_error(off, float(self.error[worst]))} nats (p = "
             f"{wording.p_value(p)}, "
             f"the lowest of {len(judged_levels)} levels)."
         )

@@ -12,6 +12,7 @@ from evidencenet._version import __version__
 from evidencenet.cli.answers import compare, report, validate
 from evidencenet.cli.deepen import deepen
 from evidencenet.cli.simulate import simulate
+from evidencenet.cli.status import status
 from evidencenet.cli.train import train
 from evidencenet.cli.worked import demo, problems
 
@@ -33,7 +34,11 @@ def _version(wanted: bool) -> None:
 _EXAMPLES: dict[Callable[..., None], str] = {
     simulate: """
 evidencenet simulate models.py --n 1e6 --seed 1 --out draws.zarr
-evidencenet simulate models.py --n 20000 --fractions 1,3 --workers -1 --out draws.npz""",
+evidencenet simulate models.py --n 20000 --fractions 1,3 --workers -1 --out draws.npz
+evidencenet simulate models.py --n 1e7 --part 3/20 --out draws.zarr""",
+    status: """
+evidencenet status draws.zarr
+evidencenet status draws.zarr --check --json""",
     train: """
 evidencenet train draws.zarr --seed 2 --out net.evnet
 evidencenet train flat=flat.npy trend=trend.npy --out net.evnet
@@ -71,6 +76,7 @@ _EXIT_CODES = """
 2    the command was not understood
 3    validate: a check failed
 4    compare: an observation is far from the draws of every model
+5    status: draws are missing, or damaged
 130  stopped by Ctrl-C; run simulate or train again to continue"""
 
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 import evidencenet as en
+from evidencenet._common.harmless import pair_text
 from evidencenet.cli.options import AsJson, Debug, Force, Network, Quiet, Seed, whole
 from evidencenet.cli.session import made_from, new_file, record_of, session
 from evidencenet.cli.spec_file import models_of
@@ -25,6 +26,10 @@ def deepen(
     workers: Annotated[
         int, typer.Option(metavar="N", help="Runs simulated at the same time; -1 for one a processor.")
     ] = 1,
+    store: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Keep what is done here; the same command goes on from it."),
+    ] = None,
     seed: Seed = 0,
     force: Force = False,
     quiet: Quiet = False,
@@ -41,13 +46,21 @@ def deepen(
         old = en.load(net)
         with models_of(spec) as models:
             deep = en.deepen(
-                old, models, reach=reach, n=n, seed=seed, workers=workers, progress=run.progress, calls=calls
+                old,
+                models,
+                reach=reach,
+                n=n,
+                seed=seed,
+                workers=workers,
+                progress=run.progress,
+                calls=calls,
+                store=store,
             )
         deep.save(out)
         depth = deep.depth
         assert depth is not None
         ranges = [
-            f"{name} against {deep.names[0]}: natural log K from {after.low:.2f} to {after.high:.2f} is "
+            f"{pair_text(name, deep.names[0])}: natural log K from {after.low:.2f} to {after.high:.2f} is "
             f"validated (before: {before.low:.2f} to {before.high:.2f})"
             for name, before, after in zip(deep.names[1:], old.ranges, deep.ranges, strict=True)
         ]

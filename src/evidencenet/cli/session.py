@@ -18,12 +18,13 @@ import typer
 import evidencenet as en
 from evidencenet._common.atomic import write_text
 from evidencenet._common.display import plain
+from evidencenet._common.harmless import harmless_text
 from evidencenet._common.signals import EXIT_CODE, Terminated, sigterm_as_interrupt
 from evidencenet._common.versions import versions
 from evidencenet._common.warnings import EvidenceWarning
 
 # Exit codes. Also: 0 for success, and 2 from typer for a command that it does not understand.
-ERROR, NOT_VALID, NOT_ALIKE, INTERRUPTED, TERMINATED = 1, 3, 4, 130, EXIT_CODE
+ERROR, NOT_VALID, NOT_ALIKE, NOT_COMPLETE, INTERRUPTED, TERMINATED = 1, 3, 4, 5, 130, EXIT_CODE
 
 # The messages of these errors are written for users. Any other error is a fault of the program, and only its
 # traceback says more.
@@ -138,9 +139,8 @@ def show(text: str, stream: TextIO) -> None:
 
     They can come from a file, for example in the name of a model.
     """
-    safe = "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
     encoding = stream.encoding or "utf-8"
-    print(safe.encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
+    print(harmless_text(text).encode(encoding, "backslashreplace").decode(encoding), file=stream, flush=True)
 
 
 def new_file(path: Path, force: bool) -> Path:

@@ -1,15 +1,18 @@
 """`evidencenet simulate`: draw from the models of a Python file, into a file."""
 
 import contextlib
+import multiprocessing
 import os
 import shutil
 from collections.abc import Generator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import evidencenet as en
+from evidencenet._common.atomic import moved, removed
 from evidencenet._common.files import FileError
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
@@ -30,6 +33,14 @@ def simulate(
         int,
         typer.Option(metavar="N", help="How many chunks to draw at the same time; -1: one per processor."),
     ] = 1,
+    processes: Annotated[
+        bool,
+        typer.Option("--processes", help="Workers are processes: for simulators in pure Python."),
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="S", help="Stop a draw after S seconds, as failed; with --processes."),
+    ] = None,
     chunk: Annotated[
         int | None,
         typer.Option(
@@ -39,6 +50,10 @@ def simulate(
     max_failed: Annotated[
         float, typer.Option(metavar="F", help="Stop if a larger fraction of a model's draws fails.")
     ] = 0.5,
+    part: Annotated[
+        str | None,
+        typer.Option(metavar="I/N", help="Draw only part I of N, from 1 to N, into a shared .zarr folder."),
+    ] = None,
     force: Force = False,
     quiet: Quiet = False,
     json: AsJson = False,
@@ -48,27 +63,46 @@ def simulate(
 
     SPEC is run as a Python script, and must define `models`, a list of evidencenet.Model. If the command is
     stopped, the same command goes on from there. With a larger N, it adds draws to an existing .zarr folder.
+
+    With --part, an array of jobs fills one folder; `evidencenet status` says what is missing.
     """
     shares = numbers(fractions, "--fractions")
     with session(context) as run:
+        if timeout is not None and not processes:
+            raise CommandError("--timeout needs --processes: a thread cannot be stopped, and a process can.")
+        _check_part(part, out, force)
         store = _store(out, n, force)
         run.advice = lambda: (
             f"The draws so far are kept in {store}: the same command goes on from there."
             if store.exists()
             else ""
         )
-        with models_of(spec) as models, _removed_if_empty(store):
-            sims = en.simulate(
-                models,
-                n,
-                seed=seed,
-                fractions=shares,
-                workers=workers,
-                chunk=chunk,
-                max_failed=max_failed,
-                store=store,
-                progress=run.progress,
-            )
+        options: dict[str, Any] = {
+            "seed": seed,
+            "fractions": shares,
+            "workers": workers,
+            "timeout": timeout,
+            "chunk": chunk,
+            "max_failed": max_failed,
+            "store": store,
+            "progress": run.progress,
+        }
+        text = spec.read_text(encoding="utf-8", errors="replace") if spec.is_file() else ""
+        if part is not None:
+            with models_of(spec) as models, _workers(processes, workers) as executor:
+                options["executor"] = executor
+                there: Any = en.simulate(models, n, part=part, **options)
+            # The job that completes the folder leaves the record.
+            kept = record_of(out) if there.complete else None
+            run.finish({"out": str(out), **there.to_dict()}, str(there), kept=kept, spec=text)
+            return
+        with (
+            models_of(spec) as models,
+            _removed_if_empty(store),
+            _workers(processes, workers) as executor,
+        ):
+            options["executor"] = executor
+            sims = en.simulate(models, n, **options)
         if store != out:
             _move(sims, store, out)
         about = {
@@ -78,8 +112,28 @@ def simulate(
             "failed": sims.failed,
             "shape": sims.shape,
         }
-        text = spec.read_text(encoding="utf-8", errors="replace")
         run.finish(about, f"{sims!r}\nwritten to {out}", kept=record_of(out), spec=text)
+
+
+@contextlib.contextmanager
+def _workers(processes: bool, workers: int) -> Generator[ProcessPoolExecutor | None]:
+    """Start worker processes, if they are wanted."""
+    if not processes:
+        yield None
+        return
+    count = (os.cpu_count() or 1) if workers == -1 else workers
+    with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as executor:
+        yield executor
+
+
+def _check_part(part: str | None, out: Path, force: bool) -> None:
+    """Refuse what jobs that share one folder cannot do."""
+    if part is None:
+        return
+    if out.suffix.lower() != ".zarr":
+        raise CommandError(f"--part needs a folder that all jobs fill, such as --out {out.stem}.zarr.")
+    if force:
+        raise CommandError("--part and --force cannot go together: other jobs fill the same folder.")
 
 
 def _store(out: Path, n: int, force: bool) -> Path:
@@ -91,7 +145,8 @@ def _store(out: Path, n: int, force: bool) -> Path:
             f"cannot tell from the suffix {suffix!r} how to write {out}; wanted {', '.join(known)}."
         )
     partial = out.with_name(f"{out.name}.partial.zarr")
-    if suffix != ".zarr" or not out.exists():
+    # An empty folder is one that was begun by a command that was killed at once.
+    if suffix != ".zarr" or not out.exists() or (out.is_dir() and not any(out.iterdir())):
         new_file(out, force)
         return out if suffix == ".zarr" else partial
     about = _described(out)
@@ -137,9 +192,6 @@ def _move(sims: en.Simulations, store: Path, out: Path) -> None:
             raise CommandError(
                 f"{error}. The draws are kept in {store}, which can be read as it is."
             ) from error
-        shutil.rmtree(store)
+        removed(store)
         return
-    old = out.with_name(f".{out.name}.{os.getpid()}.old")
-    os.replace(out, old)
-    os.replace(store, out)
-    shutil.rmtree(old)
+    moved(store, out)

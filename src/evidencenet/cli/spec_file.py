@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import evidencenet as en
+from evidencenet._common.executors import sent_along
 from evidencenet.cli.session import CommandError
 
 _MODULE = "evidencenet_models"
@@ -26,7 +27,9 @@ def models_of(path: Path) -> Generator[list[en.Model]]:
     known = set(sys.modules)
     sys.path.insert(0, folder)
     try:
-        yield _models(_run(path), path)
+        module = _run(path)
+        with sent_along(module):
+            yield _models(module, path)
     except (CommandError, KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:

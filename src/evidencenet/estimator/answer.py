@@ -16,6 +16,7 @@ from evidencenet._common import wording
 from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import index_of
 from evidencenet._common.display import card, frame, plain
+from evidencenet._common.harmless import harmless, pair_text
 from evidencenet.checks.range import Bound, Range
 from evidencenet.estimator.densities import difference, finite
 
@@ -200,7 +201,7 @@ class PairAnswer:
         return f"{bound.text(unit=unit)} (97.5% bound, beyond the validated range of {draws}; {says})"
 
     def __str__(self) -> str:
-        return f"{self.model} against {self.against}: log K {self.text()}"
+        return f"{pair_text(self.model, self.against)}: log K {self.text()}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers, one level deep."""
@@ -421,28 +422,32 @@ class Comparison:
 
     def _title(self) -> str:
         if len(self.names) == 2:
-            return f"{self.names[1]} against {self.names[0]}"
-        return f"{len(self.names)} models, best first; log K against {self.names[0]}, natural log"
+            return pair_text(self.names[1], self.names[0])
+        return f"{len(self.names)} models, best first; log K against {harmless(self.names[0])}, natural log"
 
     def _rows(self) -> list[tuple[str, str]]:
         """Return all lines: label and text."""
         two, lead, rows = len(self.names) == 2, self.lead, []
-        listed = dict(zip(self.names, self._probability_texts(), strict=True))
+        shown = [harmless(name) for name in self.names]
+        chances = self._probability_texts()
         if two:
             rows += _of_two(self.pairs[0])
         else:
             for k in self.ranking:
                 text = f"log K {self.pair(k, 0).text()}" if k else "the others' log K is against this model"
-                rows.append((self.names[k], f"probability {listed[self.names[k]]}; {text}"))
+                rows.append((shown[k], f"probability {chances[k]}; {text}"))
         evidence = f": {lead.words}" if lead.words else ""
-        rows.append(("odds", f"{lead.odds} for {lead.model} over {lead.against}{evidence}"))
+        rows.append(
+            ("odds", f"{lead.odds} for {harmless(lead.model)} over {harmless(lead.against)}{evidence}")
+        )
         if two:
             doubt = "" if self.in_range else " (if the network extrapolates well)"
-            rows.append(("probabilities", ", ".join(f"{name} {p}" for name, p in listed.items()) + doubt))
+            texts = (f"{name} {p}" for name, p in zip(shown, chances, strict=True))
+            rows.append(("probabilities", ", ".join(texts) + doubt))
             if not self.pairs[0].range.empty:
                 rows.append(("validated range", _range_text(self.pairs[0])))
         else:
-            ends = (f"{pair.model} {_ends(pair.range)}" for pair in self._against_first())
+            ends = (f"{harmless(pair.model)} {_ends(pair.range)}" for pair in self._against_first())
             rows.append(("validated range", f"log K of {'; '.join(ends)}"))
         rows.append(("novelty", self._novelty_text()))
         if failed := self._failed_text():
@@ -465,17 +470,17 @@ class Comparison:
         if self.valid is None or term == 0 or abs(term) <= pair.error:
             return ""
         parts = zip(self.names, 1 - self.valid, strict=True)
-        failed = ", ".join(f"{100 * part:.3g}% of {name}" for name, part in parts)
+        failed = ", ".join(f"{100 * part:.3g}% of {harmless(name)}" for name, part in parts)
         return (
-            f"{wording.fixed(term)} of log K of {pair.model} against {pair.against} comes from draws that "
-            f"failed ({failed})"
+            f"{wording.fixed(term)} of log K of {pair_text(pair.model, pair.against)} comes from "
+            f"draws that failed ({failed})"
         )
 
     def _novelty_text(self) -> str:
         if np.isnan(self.novelty).all():
             return "not computed for data of so many numbers"
         parts = zip(self.names, self.novelty, strict=True)
-        listed = ", ".join(f"{wording.p_value(p)} for {name}" for name, p in parts)
+        listed = ", ".join(f"{wording.p_value(p)} for {harmless(name)}" for name, p in parts)
         return f"p = {listed} (how often a draw of the model lies farther out)"
 
     def _other_warnings(self) -> list[str]:
@@ -588,21 +593,22 @@ class Comparisons(Sequence[Comparison]):
 
     def _header(self) -> str:
         names = self.answers[0].names
-        pair = f"{names[1]} against {names[0]}" if len(names) == 2 else "the pair named"
+        pair = pair_text(names[1], names[0]) if len(names) == 2 else "the pair named"
         return f"{'row':>5}  {'best model':<{self._width()}}  {'probability':<11}  natural log K of {pair}"
 
     def _line(self, number: int, answer: Comparison) -> str:
         best = answer.ranking[0]
         chance = wording.probability(float(answer.probabilities[best]))
         pair = answer.pair()
-        named = "" if len(answer.names) == 2 else f"{pair.model} against {pair.against} "
+        named = "" if len(answer.names) == 2 else f"{pair_text(pair.model, pair.against)} "
         novel = any(warning.kind == "novelty" for warning in answer.warnings)
         unlike = "; unlike the draws of every model" if novel else ""
         width = self._width()
-        return f"{number:>5}  {answer.names[best]:<{width}}  {chance:<11}  {named}{pair.text()}{unlike}"
+        first = harmless(answer.names[best])
+        return f"{number:>5}  {first:<{width}}  {chance:<11}  {named}{pair.text()}{unlike}"
 
     def _width(self) -> int:
-        return max(len(name) for name in ("best model", *self.answers[0].names))
+        return max(len(harmless(name)) for name in ("best model", *self.answers[0].names))
 
 
 @dataclass(frozen=True, eq=False)
@@ -693,7 +699,7 @@ class Evaluated:
             text = f"{self.constants[i]}. No model produces such data, and log K does not see it."
             warnings.append(AnswerWarning("constant", text))
         for k in impossible:
-            text = f"{self.names[k]} cannot produce these data: its density is zero."
+            text = f"{harmless(self.names[k])} cannot produce these data: its density is zero."
             warnings.append(AnswerWarning("impossible", text))
         return tuple(warnings)
 

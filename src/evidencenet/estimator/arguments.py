@@ -15,9 +15,12 @@ import numpy as np
 from evidencenet import losses, networks
 from evidencenet._common.arguments import checked_seed, whole
 from evidencenet._common.arrays import kind_of
+from evidencenet._common.executors import checked_executor
+from evidencenet.estimator.given import Given
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.stream import Stream
 from evidencenet.training.checkpoint import run_fingerprint
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment
@@ -46,7 +49,7 @@ class Request:
     """The arguments of `train`, checked; names are replaced by what they stand for.
 
     `known` are the known densities, if there are any. `sims` are the draws that networks are trained on: then
-    draws of a reference are among them.
+    draws of a reference are among them. `stream`, `held_out` and `about_stream` are those of `Given`.
     """
 
     sims: Simulations
@@ -61,11 +64,18 @@ class Request:
     seed: int
     progress: bool
     checkpoint: Path | None
+    executor: Any = None
     known: KnownDensities | None = None
+    stream: Stream | None = None
+    held_out: np.ndarray | None = None
+    about_stream: str | None = None
 
     @staticmethod
     def checked(
         sims: Any,
+        models: Any,
+        draws: Any,
+        workers: int,
         loss: Any,
         network: Any,
         members: Any,
@@ -77,10 +87,26 @@ class Request:
         seed: Any,
         progress: bool,
         checkpoint: str | os.PathLike[str] | None,
+        executor: Any = None,
     ) -> "Request":
         """Check all arguments of `train`, whose parameters these are."""
-        sims, loss, network = checked_simulations(sims), checked_loss(loss), checked_network(network)
+        loss, network, seed = checked_loss(loss), checked_network(network), checked_seed(seed, stacklevel=5)
         check_others(recipe, baseline, augment, loss)
+        if executor is not None and checkpoint is not None:
+            raise ValueError(
+                "checkpoint= keeps the state of members that are trained here, and executor= trains them "
+                "elsewhere. Leave one of them out."
+            )
+        given = Given.of(
+            sims,
+            models,
+            draws,
+            seed=seed,
+            workers=workers,
+            epochs=None if recipe is None else recipe.epochs,
+            progress=progress,
+        )
+        sims = checked_simulations(given.sims)
         request = Request(
             sims,
             loss,
@@ -91,9 +117,13 @@ class Request:
             augment,
             layout,
             learn_error,
-            checked_seed(seed, stacklevel=5),
+            seed,
             progress,
             None if checkpoint is None else Path(checkpoint),
+            None if executor is None else checked_executor(executor),
+            stream=given.stream,
+            held_out=given.held_out,
+            about_stream=given.about,
         )
         if sims.log_density is None:
             return request
@@ -121,6 +151,8 @@ class Request:
             "baseline": self.baseline,
             "layout": self.layout,
         }
+        if self.about_stream is not None:
+            settings["the draws that are not in memory"] = self.about_stream
         return run_fingerprint(
             self.sims, augment=self.augment, network=self.network, loss=self.loss, settings=settings
         )
@@ -145,7 +177,7 @@ def checked_simulations(sims: Any) -> Simulations:
     if not isinstance(sims, Simulations):
         raise TypeError(
             f"train takes Simulations, got {kind_of(sims)}. Make them with simulate(models, n), or from "
-            "arrays with Simulations(x, model)."
+            "arrays with Simulations(x, model); or give models, train(models=[first, second], draws=100_000)."
         )
     if len(sims.names) < 2:
         raise ValueError(f"there is only one model, {sims.names[0]!r}; a comparison needs two or more.")

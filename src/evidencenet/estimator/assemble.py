@@ -9,6 +9,7 @@ import numpy as np
 from evidencenet._common.arrays import map_arrays
 from evidencenet._common.versions import versions
 from evidencenet.checks.range import HeldOut
+from evidencenet.checks.scores import log_scores
 from evidencenet.estimator.arguments import Request
 from evidencenet.estimator.fit import Fit
 from evidencenet.estimator.network import EvidenceNetwork
@@ -34,18 +35,19 @@ def assemble(request: Request, fit: Fit) -> EvidenceNetwork:
     """Assemble the network that was asked for, still without the error of log K."""
     sims, choice = request.sims, fit.search.choice if fit.search else None
     failures = Failures(np.log(sims.valid_fraction), sims.log_valid_error)
-    net = assembled(sims.names, failures, fit.inputs, fit.trained, choice)
+    net = assembled(sims.names, failures, fit.inputs, fit.trained, choice, fit.log_odds)
     about = made(request.seed, request.augment, fit.recipe) | {"rival": _rival(fit)}
-    return replace(net, made=about, columns=sims.columns, masked=sims.masked)
+    return replace(net, made=about, columns=sims.columns, masked=sims.masked, partner=fit.partner)
 
 
 def _rival(fit: Fit) -> dict[str, Any] | None:
     """Say by how much the best network of another kind scores better than the one that was chosen."""
-    rival = fit.search.rival if fit.search else None
+    rival = fit.rival
     if rival is None:
         return None
     weight = fit.inputs.draws.weight[fit.inputs.draws.held_out_rows]
-    gained = weight * fit.trained.costs[:, : len(weight)].mean(axis=0) - rival.costs
+    label = fit.inputs.draws.model[fit.inputs.draws.held_out_rows]
+    gained = weight * log_scores(fit.log_odds.mean(axis=0), label) - rival.costs
     error = float(gained.std() / np.sqrt(len(gained)))
     return {"plan": rival.plan, "gain": float(gained.mean()), "error": error}
 
@@ -99,13 +101,22 @@ def fit_novelty(inputs: Inputs, trained: Trained | EvidenceNetwork) -> Novelty |
 
 
 def assembled(
-    names: tuple[str, ...], failures: Failures, inputs: Inputs, trained: Trained, choice: Choice | None
+    names: tuple[str, ...],
+    failures: Failures,
+    inputs: Inputs,
+    trained: Trained,
+    choice: Choice | None,
+    log_odds: np.ndarray | None = None,
 ) -> EvidenceNetwork:
-    """Put the network together, with log K of its held-out draws."""
+    """Put the network together, with log K of its held-out draws.
+
+    `log_odds` are those of the held-out draws, (members, n, K), if a partner has a part in them.
+    """
     draws = inputs.draws
     label = draws.model[draws.held_out_rows]
     log_valid = failures.log_valid
-    log_k = draws.held_out_log_k(trained.log_odds) + log_valid - log_valid[0]
+    own = trained.log_odds if log_odds is None else log_odds
+    log_k = draws.held_out_log_k(own) + log_valid - log_valid[0]
     # Only draws of equal weight can say which range is validated: their numbers count.
     equal = np.isin(draws.held_out_rows, draws.of_equal_weight(draws.held_out_rows))
     plain = None
@@ -131,7 +142,7 @@ def assembled(
         held_out=HeldOut(log_k[equal].astype(np.float32), label[equal].astype(np.int8), plain),
         history=trained.history,
         choice=choice,
-        seen=SeenDraws.of(draws.x, draws.training_rows, draws.held_out_rows),
+        seen=SeenDraws.of(draws.x, draws.training_rows, draws.held_out_rows, draws.clean),
     )
 
 

@@ -29,6 +29,7 @@ from evidencenet._common.masks import Form, like_draws, unmasked_shape
 from evidencenet.estimator.densities import difference
 from evidencenet.estimator.error import scatter_of
 from evidencenet.networks import ensemble
+from evidencenet.training.scaling import Scaling
 
 if TYPE_CHECKING:
     from evidencenet.estimator.network import EvidenceNetwork
@@ -158,8 +159,11 @@ class Evaluation:
     @cached_property
     def scaled(self) -> Data:
         """Scaled observations, clipped so that no log K overflows."""
+        return self._scaled_by(self.net.scaling)
+
+    def _scaled_by(self, scaling: Scaling) -> Data:
         with np.errstate(over="ignore"):
-            scaled = self.net.scaling(self.data)
+            scaled = scaling(self.data)
         return map_arrays(lambda a: a if a.dtype == bool else np.clip(a, -_FARTHEST, _FARTHEST), scaled)
 
     @cached_property
@@ -178,6 +182,8 @@ class Evaluation:
             # Other losses give log K itself, because they are told the training shares.
             shares = net.log_prior if net.densities is None else net.densities.log_shares
             log_odds -= shares - shares[0]
+        if net.partner is not None:
+            log_odds = net.partner.joined(log_odds, net.partner.log_k(self._scaled_by(net.partner.scaling)))
         return log_odds
 
     @cached_property

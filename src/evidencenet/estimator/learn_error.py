@@ -42,6 +42,8 @@ _LARGEST_PART = 0.5
 # would have been noticed. Log K of 8/√n gain just the two standard errors of the score, of n held-out draws,
 # that are asked of networks.
 _UNNOTICED = 4.0
+# At least this part of the squared errors is left, whatever a partner changes: its own errors are not less.
+_LEAST_LEFT = 0.3
 # If log K varies by less than this, it is the same for all draws.
 _ROUNDING = 1e-5
 
@@ -60,6 +62,7 @@ def learn_error_model(
     *,
     rival: Rival | None = None,
     second_look: SecondLook | None = None,
+    log_odds: np.ndarray | None = None,
     seed: int,
     progress: bool,
 ) -> ErrorModel:
@@ -77,6 +80,9 @@ def learn_error_model(
         A network of another kind, trained on the same draws.
     second_look
         What a second network still finds in held-out draws.
+    log_odds
+        Log-odds of the held-out draws by each member with a partner's part, (members, n, K); None if the
+        network has no partner.
     seed
         Seed of the halves.
     progress
@@ -87,7 +93,14 @@ def learn_error_model(
     log_k = draws.held_out_log_k(trained.log_odds)
     squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
     costs = draws.weight[draws.held_out_rows] * trained.costs[:, : len(model)].mean(axis=0)
-    squared = _witnessed(squared, log_k + draws.log_odds, costs, draws.log_odds, rival, second_look)
+    offset = np.broadcast_to(draws.log_odds, log_k.shape)
+    if draws.known is not None:
+        offset = offset + draws.known[draws.held_out_rows]
+    squared = _witnessed(squared, log_k + offset, costs, offset, rival, second_look, draws.plain is None)
+    if log_odds is not None:
+        joined = draws.held_out_log_k(log_odds)
+        squared = _joined_errors(squared, log_k + offset, joined - log_k)
+        log_k = joined
     # Where no difference was found, there may be one that is too small to be noticed.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))
     models = range(1, len(draws.counts))
@@ -105,7 +118,7 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
         return net
     rival, second_look = None, None
     if fit.search is not None:
-        rival, log_k = fit.search.rival, draws.held_out_log_k(fit.trained.log_odds)
+        rival, log_k = fit.rival, draws.held_out_log_k(fit.log_odds)
         second_look = look_again(fit.inputs, log_k, natural(draws), fit.trainer, seed=request.seeds.error)
     error_model = learn_error_model(
         net,
@@ -114,6 +127,7 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
         fit.trainer,
         rival=rival,
         second_look=second_look,
+        log_odds=None if fit.partner is None else fit.log_odds,
         seed=request.seeds.error,
         progress=request.progress,
     )
@@ -154,6 +168,7 @@ def _witnessed(
     share_odds: np.ndarray,
     rival: Rival | None,
     second_look: SecondLook | None,
+    evenly: bool = True,
 ) -> np.ndarray:
     """Let squared errors grow until they agree with a rival and with a second look.
 
@@ -161,14 +176,10 @@ def _witnessed(
     their posterior probabilities. If the errors of two networks A and B are independent, V of their
     difference is V(e_A) + V(e_B) on average, and B scores worse by half of V(e_B) − V(e_A). So V(e_A) is half
     of V of the difference, less what B scores worse. A second network that gains g nats shows that V(e_A) is
-    at least 2g.
+    at least 2g. It does not show where: all errors grow by as much if they shall grow `evenly`, else each in
+    proportion to itself.
     """
     p = softmax(log_odds, axis=1)
-
-    def cost_of(square: np.ndarray) -> float:
-        """Mean over draws of V of errors with these squares, taken as independent between the models."""
-        return float(np.mean(np.sum((p * (1 - p) * square)[:, 1:], axis=1)))
-
     witnessed, shape = 0.0, np.maximum(np.mean(squared), 0.0) * np.ones_like(squared)
     if rival is not None:
         difference = rival.log_k + share_odds - log_odds
@@ -179,11 +190,31 @@ def _witnessed(
         shape = np.square(difference)
     if second_look is not None and 2 * second_look.certain > witnessed:
         witnessed, shape = 2 * second_look.certain, np.ones_like(squared)
-    missing = witnessed - cost_of(squared)
-    if missing <= 0 or cost_of(shape) <= 0:
+        if not evenly:
+            shape = np.maximum(squared, 0.0)
+    missing = witnessed - _cost_of(squared, p)
+    if missing <= 0 or _cost_of(shape, p) <= 0:
         return squared
-    grown: np.ndarray = squared + shape * (missing / cost_of(shape))
+    grown: np.ndarray = squared + shape * (missing / _cost_of(shape, p))
     return grown
+
+
+def _joined_errors(squared: np.ndarray, log_odds: np.ndarray, change: np.ndarray) -> np.ndarray:
+    """Squared errors of the mean with a partner, given those of the ensemble alone, (n, K).
+
+    The weight of the partner is that of the best score. There the error that is left is independent of the
+    change that the partner makes, so the square of the change is what squared errors lose, on average.
+    """
+    p = softmax(log_odds, axis=1)
+    before = _cost_of(squared, p)
+    if before <= 0:
+        return squared
+    return squared * max(1 - _cost_of(np.square(change), p) / before, _LEAST_LEFT)
+
+
+def _cost_of(square: np.ndarray, p: np.ndarray) -> float:
+    """Mean over draws of V of errors with these squares, taken as independent between the models."""
+    return float(np.mean(np.sum((p * (1 - p) * square)[:, 1:], axis=1)))
 
 
 def _differences_of_halves(

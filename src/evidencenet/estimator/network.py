@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cached_property, wraps
 from pathlib import Path
@@ -18,6 +18,7 @@ from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import Data, arrays_of, index_of, layout, layout_text, map_arrays
 from evidencenet._common.display import card, listed_names, named
 from evidencenet._common.estimate import Estimate
+from evidencenet._common.harmless import listed, pair_text
 from evidencenet._common.masks import Form
 from evidencenet._common.warnings import RecalibrationWarning
 from evidencenet.checks.range import HeldOut, Range
@@ -29,6 +30,7 @@ from evidencenet.estimator.evaluation import Evaluation as Evaluation
 from evidencenet.estimator.evaluation import checked as checked
 from evidencenet.estimator.evaluation import in_blocks
 from evidencenet.estimator.novelty import Novelty
+from evidencenet.estimator.partner import Partner
 from evidencenet.estimator.reference import flattened
 from evidencenet.estimator.seen_draws import SeenDraws, place_text
 from evidencenet.simulation.dataset import Simulations, check_draws
@@ -99,6 +101,8 @@ class EvidenceNetwork:
         What is kept of the training draws: constant numbers, and fingerprints. None if nothing is.
     columns
         Names of the numbers of a draw, if the draws had named columns; None otherwise.
+    partner
+        A network of another kind whose log K is averaged with that of the members; None if there is none.
     masked
         How missing numbers of the draws were masked, if they were declared as missing; observations with NaN
         are brought to this form. None otherwise.
@@ -128,6 +132,7 @@ class EvidenceNetwork:
     checkpoint: Path | None = None
     seen: SeenDraws | None = None
     columns: tuple[str, ...] | None = None
+    partner: Partner | None = None
     masked: Form | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -393,14 +398,15 @@ class EvidenceNetwork:
         """Return the numbers of the two models; of more than two, `model` must be given."""
         if model is None and len(self.names) > 2:
             raise ValueError(
-                f"this network compares {len(self.names)} models: {', '.join(self.names)}. Say which log K "
+                f"this network compares {len(self.names)} models: {listed(self.names)}. Say which log K "
                 f"you want, such as model={self.names[1]!r}, against={self.names[0]!r}. "
                 "net.compare(x) gives all pairs."
             )
         return index_of(1 if model is None else model, self.names), index_of(against or 0, self.names)
 
-    def _blocks(self, x: Any) -> list[Evaluation]:
-        return list(in_blocks(self, checked(x, self.example, self.columns, self.masked)))
+    def _blocks(self, x: Any) -> Iterator[Evaluation]:
+        # One after the other, since a block keeps all that was computed of it.
+        return in_blocks(self, checked(x, self.example, self.columns, self.masked))
 
     def _evaluated(self, block: Evaluation) -> Evaluated:
         pairs = pairs_of(len(self.names))
@@ -453,8 +459,8 @@ EvidenceNetwork.__init__ = _init_with_message  # type: ignore[method-assign]
 def models_text(names: Sequence[str]) -> str:
     """Name what is compared: "trend against flat", or "4 models: flat, trend, wide, heavy"."""
     if len(names) == 2:
-        return f"{names[1]} against {names[0]}"
-    return f"{len(names)} models: {', '.join(names)}"
+        return pair_text(names[1], names[0])
+    return f"{len(names)} models: {listed(names)}"
 
 
 def log_prior(prior: Prior, names: tuple[str, ...]) -> np.ndarray:
@@ -474,7 +480,7 @@ def log_prior(prior: Prior, names: tuple[str, ...]) -> np.ndarray:
         given = np.full(0, np.nan)
     if given.shape != (len(names),) or not np.all(given >= 0) or not 0 < given.sum() < np.inf:
         raise ValueError(
-            f"prior = {prior}; wanted one probability, 0 or more, for each of {', '.join(names)}: a list in "
+            f"prior = {prior}; wanted one probability, 0 or more, for each of {listed(names)}: a list in "
             "this order, or a dict by name."
         )
     with np.errstate(divide="ignore"):
@@ -510,7 +516,7 @@ def network_card(net: EvidenceNetwork) -> str:
         rows += _training_rows(net)
     for name, validated in zip(net.names[1:], net.ranges, strict=True):
         ends = f"{wording.fixed(validated.low)} to {wording.fixed(validated.high)} (natural log)"
-        pair = f" of {name} against {net.names[0]}" if len(net.names) > 2 else ""
+        pair = f" of {pair_text(name, net.names[0])}" if len(net.names) > 2 else ""
         rows.append(("validated range", ("empty" if validated.empty else ends) + pair))
     if net.recalibration:
         rows.append(("recalibrated", f"on {net.recalibration[-1].draws:,} draws"))
@@ -521,16 +527,21 @@ def known_densities(net: EvidenceNetwork) -> str:
     """Name the models whose densities were given."""
     if net.densities is None:
         return ""
-    return ", ".join(name for name, known in zip(net.names, net.densities.known, strict=True) if known)
+    return listed(name for name, known in zip(net.names, net.densities.known, strict=True) if known)
 
 
 def _training_rows(net: EvidenceNetwork) -> list[tuple[str, str]]:
     idle = int(np.sum(net.gain == 0))
     without = "say log K = 0" if net.baseline is None else "add nothing to the baseline"
     score = np.nanmin(net.history.score, axis=1).mean()
+    averaged = []
+    if net.partner is not None:
+        name = named(net.partner.architecture)
+        averaged = [("averaged with", f"{name}, which has a weight of {net.partner.weight:.2f}")]
     return [
         ("members", f"{len(net.gain)}" + (f", of which {idle} {without}" if idle else "")),
         ("network", named(net.architecture)),
+        *averaged,
         ("loss", named(net.loss)),
         ("baseline", "none" if net.baseline is None else "Gaussians fitted to the draws of each model"),
         ("trained on", f"{net.history.draws:,} draws"),

@@ -74,10 +74,17 @@ def look_again(
     if len(rows) < _LEAST_DRAWS or not others or inputs.log_shares is None:
         return None
     known = np.zeros((len(draws.model), len(draws.counts)), np.float32)
-    known[rows] = log_k
-    order = np.random.default_rng(seed).permutation(len(rows))
-    half = len(rows) // 2
-    parts = replace(draws, known=known, training_rows=rows[order[:half]], held_out_rows=rows[order[half:]])
+    # Rare draws have log-odds because of how they were drawn, besides.
+    known[rows] = log_k if draws.known is None else log_k + draws.known[rows]
+    rng = np.random.default_rng(seed)
+    shuffled = rows[rng.permutation(len(rows))]
+    first = np.arange(len(rows)) < len(rows) // 2
+    if draws.group is not None:
+        # Draws of one group are not independent: all of them are on one side.
+        groups = rng.permutation(np.unique(draws.group[rows]))
+        first = np.isin(draws.group[shuffled], groups[::2])
+    parts = replace(draws.sample(), known=known)
+    parts = replace(parts, training_rows=shuffled[first], held_out_rows=shuffled[~first])
     test = parts.held_out_rows
     label, weight = draws.model[test], draws.weight[test]
     log_odds = known[test] + draws.log_odds

@@ -44,9 +44,12 @@ class SeenDraws:
     chance: float
 
     @staticmethod
-    def of(x: Data, training: np.ndarray, held_out: np.ndarray) -> "SeenDraws":
-        """Keep what is needed of all draws `x`, given the rows used for training and those held out."""
-        hashes = row_hashes(x)
+    def of(x: Data, training: np.ndarray, held_out: np.ndarray, clean: Data | None = None) -> "SeenDraws":
+        """Keep what is needed of all draws `x`, given the rows used for training and those held out.
+
+        Draws with a `clean` part are recognised by it, since their noise is drawn anew.
+        """
+        hashes = row_hashes(x if clean is None else clean)
         distinct = np.unique(hashes[training])
         chance = float(np.mean(np.isin(hashes[held_out], distinct))) if len(held_out) else 0.0
         full = len(distinct) <= _MOST_HASHES

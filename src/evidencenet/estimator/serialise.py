@@ -23,6 +23,7 @@ from evidencenet.estimator.densities import Densities
 from evidencenet.estimator.error import Depth, ErrorModel
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.novelty import Novelty
+from evidencenet.estimator.partner import Partner
 from evidencenet.estimator.reference import Component, Reference
 from evidencenet.estimator.seen_draws import SeenDraws
 from evidencenet.networks import ensemble
@@ -71,19 +72,17 @@ def save(net: EvidenceNetwork, path: str | os.PathLike[str]) -> None:
 
 def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """Take a network apart into a description for JSON, and arrays by name."""
-    arrays = {f"scaling/{name}": array for name, array in net.scaling.arrays().items()}
-    for i, leaf in enumerate(_leaves(net.networks, net.states)):
-        arrays[f"members/{i:04d}"] = np.asarray(leaf)
-    for name in ("gain", "log_prior", "log_valid", "log_valid_error"):
+    arrays = _ensemble_arrays(net)
+    if net.partner is not None:
+        arrays |= {f"partner/{key}": array for key, array in _ensemble_arrays(net.partner).items()}
+        arrays["partner/weight"] = np.asarray(net.partner.weight)
+    for name in ("log_prior", "log_valid", "log_valid_error"):
         arrays[name] = getattr(net, name)
     for name in _RECORDS:
         part = getattr(net, name)
         if part is not None:
             values = fields_of(part)
             arrays |= {f"{name}/{key}": np.asarray(value) for key, value in values.items()}
-    if net.baseline is not None:
-        for i, gaussians in enumerate((net.baseline.full, *net.baseline.folds)):
-            arrays |= {f"baseline/{i}/{key}": value for key, value in fields_of(gaussians).items()}
     for i, step in enumerate(net.recalibration):
         arrays |= {f"recalibration/{i}/{key}": np.asarray(value) for key, value in fields_of(step).items()}
     if net.densities is not None:
@@ -99,10 +98,8 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         "known": None if net.densities is None else net.densities.known,
         "classes": None if net.densities is None else net.densities.classes,
         "example": described(net.example),
-        "squash": net.scaling.squash,
-        "layout": None if net.scaling.layout is None else net.scaling.layout.to_dict(),
-        "loss": losses.to_dict(net.loss),
-        "architecture": networks.to_dict(net.architecture),
+        **_ensemble_about(net),
+        "partner": None if net.partner is None else _ensemble_about(net.partner),
         "choice": None if net.choice is None else _choice_to_dict(net.choice),
         "made": net.made,
         "depth": None
@@ -114,6 +111,27 @@ def packed(net: EvidenceNetwork) -> tuple[dict[str, Any], dict[str, np.ndarray]]
         },
     }
     return about, arrays
+
+
+def _ensemble_arrays(net: EvidenceNetwork | Partner) -> dict[str, np.ndarray]:
+    """Return the arrays of an ensemble: how it scales its inputs, its weights, and its baseline."""
+    arrays = {f"scaling/{name}": array for name, array in net.scaling.arrays().items()}
+    for i, leaf in enumerate(_leaves(net.networks, net.states)):
+        arrays[f"members/{i:04d}"] = np.asarray(leaf)
+    arrays["gain"] = net.gain
+    if net.baseline is not None:
+        for i, gaussians in enumerate((net.baseline.full, *net.baseline.folds)):
+            arrays |= {f"baseline/{i}/{key}": value for key, value in fields_of(gaussians).items()}
+    return arrays
+
+
+def _ensemble_about(net: EvidenceNetwork | Partner) -> dict[str, Any]:
+    return {
+        "squash": net.scaling.squash,
+        "layout": None if net.scaling.layout is None else net.scaling.layout.to_dict(),
+        "loss": losses.to_dict(net.loss),
+        "architecture": networks.to_dict(net.architecture),
+    }
 
 
 def load(
@@ -172,32 +190,27 @@ def unpacked(
     """Put a network together again."""
     example = example_of(about["example"])
     names = tuple(about["names"])
-    architecture = network or networks.from_dict(about["architecture"])
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+        raise files.FileError(f"its models are called {names}; wanted distinct texts")
     keys = tuple(example) if isinstance(example, dict) else None
-    layout = None if about.get("layout") is None else Layout.from_dict(about["layout"])
-    scaled_example = example if layout is None else arranged_example(layout, example)
-    scaled_keys = tuple(scaled_example) if isinstance(scaled_example, dict) else None
-    scaling = Scaling.from_arrays(under(arrays, "scaling"), scaled_keys, about["squash"], layout)
-    if scaling.projection is not None:
-        scaled_example = np.zeros(scaling.projection.shape[1], np.float32)
     densities = _densities(about, keys, under(arrays, "densities"))
     classes = len(names) if densities is None else 1 + max(densities.classes)
     # If all densities are known, there are no networks.
-    members, states = None, None
-    if densities is None or not all(densities.known):
-        members, states = _members(architecture, scaled_example, losses.outputs(classes), arrays)
+    outputs = losses.outputs(classes) if densities is None or not all(densities.known) else None
+    partner = None
+    if about.get("partner") is not None:
+        second = under(arrays, "partner")
+        partner = Partner(
+            weight=second["weight"].item(),
+            **_ensemble(about["partner"], second, example, outputs, None, None),
+        )
     records = {name: record(kind, under(arrays, name)) for name, kind in _RECORDS.items()}
     choice = about["choice"]
     return EvidenceNetwork(
         names=names,
         example=example,
-        scaling=scaling,
-        baseline=_baseline(under(arrays, "baseline")),
-        loss=loss or losses.from_dict(about["loss"]),
-        architecture=architecture,
-        networks=members,
-        states=states,
-        gain=arrays["gain"],
+        **_ensemble(about, arrays, example, outputs, network, loss),
+        partner=partner,
         log_prior=arrays["log_prior"],
         log_valid=arrays["log_valid"],
         log_valid_error=arrays["log_valid_error"],
@@ -210,6 +223,36 @@ def unpacked(
         made=about["made"],
         **records,
     )
+
+
+def _ensemble(
+    about: dict[str, Any],
+    arrays: dict[str, np.ndarray],
+    example: Any,
+    outputs: int | None,
+    network: networks.Architecture | None,
+    loss: losses.Loss | None,
+) -> dict[str, Any]:
+    """Put an ensemble together again, from what `_ensemble_about` and `_ensemble_arrays` gave."""
+    architecture = network or networks.from_dict(about["architecture"])
+    layout = None if about.get("layout") is None else Layout.from_dict(about["layout"])
+    scaled_example = example if layout is None else arranged_example(layout, example)
+    scaled_keys = tuple(scaled_example) if isinstance(scaled_example, dict) else None
+    scaling = Scaling.from_arrays(under(arrays, "scaling"), scaled_keys, about["squash"], layout)
+    if scaling.projection is not None:
+        scaled_example = np.zeros(scaling.projection.shape[1], np.float32)
+    members, states = None, None
+    if outputs is not None:
+        members, states = _members(architecture, scaled_example, outputs, arrays)
+    return {
+        "scaling": scaling,
+        "baseline": _baseline(under(arrays, "baseline")),
+        "loss": loss or losses.from_dict(about["loss"]),
+        "architecture": architecture,
+        "networks": members,
+        "states": states,
+        "gain": arrays["gain"],
+    }
 
 
 def _depth(about: dict[str, Any] | None, arrays: dict[str, np.ndarray], models: int) -> Depth | None:

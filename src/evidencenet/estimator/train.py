@@ -1,16 +1,19 @@
 """`train`: from simulations to an `EvidenceNetwork`."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from evidencenet import losses, networks
 from evidencenet._common.arguments import explained
+from evidencenet._common.blas import one_thread
 from evidencenet.estimator.arguments import Request
 from evidencenet.estimator.assemble import assemble, completed, exact_network
 from evidencenet.estimator.fit import choose_and_fit
 from evidencenet.estimator.learn_error import with_learned_error
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.model import Model
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.split import Augment
 
@@ -35,15 +38,19 @@ from evidencenet.training.split import Augment
         "n_members": "members=...",
         "n_networks": "members=...",
         "architecture": "network=...",
-        "model": "network=...",
+        "model": "models=[...] for what is simulated, or network=...",
+        "n": "draws=..., the number of all draws together",
         "random_state": "seed=...",
         "rng": "seed=...",
         "missing": "simulate(..., missing='mask') or Simulations(..., missing='mask')",
     },
 )
 def train(
-    sims: Simulations,
+    sims: Simulations | str | os.PathLike[str] | Sequence[Model] | None = None,
     *,
+    models: Sequence[Model] | None = None,
+    draws: float | None = None,
+    workers: int = -1,
     loss: losses.Loss | str | None = None,
     network: networks.Architecture | str | None = None,
     members: int = 4,
@@ -55,6 +62,7 @@ def train(
     seed: int | None = 0,
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
+    executor: Any = None,
 ) -> EvidenceNetwork:
     """Train an ensemble of networks to tell the models apart, and so to give log Bayes factors.
 
@@ -62,7 +70,15 @@ def train(
     ----------
     sims
         Draws of two models or more. If the density of a model is known, by `Model(log_density=)`, it is used
-        and not learned (see `evidencenet.estimator.densities`).
+        and not learned (see `evidencenet.estimator.densities`). A path reads the file; a list of models is
+        taken for `models`.
+    models, draws
+        Instead of `sims`: models that are fast to simulate, and how many draws to train on in all. They are
+        simulated while the networks are trained, and none is used twice, so that networks cannot learn them
+        by heart, and memory stays the same however many there are. Other draws are held out.
+    workers
+        How many blocks of fresh draws are simulated at the same time, in threads; −1 for one per processor.
+        The draws do not depend on it.
     loss
         One of `evidencenet.losses`, or its name; the paper's is ``LPopExponential(alpha=2.0)``.
     network
@@ -101,6 +117,10 @@ def train(
         continues from it, to the same network as without a break. A checkpoint of another run (other draws,
         settings, `augment` or network) is refused, and the message says what differs. `EvidenceNetwork.save`
         removes it, when the network is safely on disk; until then the same call continues from it.
+    executor
+        Trains each member as a job of its own, perhaps on another machine: a `concurrent.futures.Executor`,
+        such as Dask's ``client.get_executor()``. On the same kind of processor the network is the same to the
+        bit as without. Trials, and trainings for the error of log K, run here. Not with `checkpoint`.
 
     Returns
     -------
@@ -117,27 +137,36 @@ def train(
     >>> net = en.train(sims, seed=2, progress=False)
     >>> net.log_bayes_factor(np.zeros((1, 20))).shape
     (1,)
+
+    Fresh draws, none of them used twice:
+
+    >>> net = en.train(models=[flat, wide], draws=5_000_000)  # doctest: +SKIP
     """
-    request = Request.checked(
-        sims,
-        loss,
-        network,
-        members,
-        recipe,
-        baseline,
-        augment,
-        layout,
-        learn_error,
-        seed,
-        progress,
-        checkpoint,
-    )
-    if request.nothing_to_learn:
-        return exact_network(request)
-    # Split the draws, choose a plan by trials, and fit an ensemble by it.
-    fit = choose_and_fit(request)
-    # Judge it by the held-out draws, and learn the error of log K.
-    net = assemble(request, fit)
-    net = with_learned_error(net, request, fit)
-    # Add known densities, if there are any.
-    return completed(net, request, fit)
+    with one_thread():
+        request = Request.checked(
+            sims,
+            models,
+            draws,
+            workers,
+            loss,
+            network,
+            members,
+            recipe,
+            baseline,
+            augment,
+            layout,
+            learn_error,
+            seed,
+            progress,
+            checkpoint,
+            executor,
+        )
+        if request.nothing_to_learn:
+            return exact_network(request)
+        # Split the draws, choose a plan by trials, and fit an ensemble by it.
+        fit = choose_and_fit(request)
+        # Judge it by the held-out draws, and learn the error of log K.
+        net = assemble(request, fit)
+        net = with_learned_error(net, request, fit)
+        # Add known densities, if there are any.
+        return completed(net, request, fit)

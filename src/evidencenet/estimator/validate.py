@@ -291,6 +291,7 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     if isinstance(sims, RareDraws):
         return _on_rare_draws(net, sims)
     check_draws("validate", sims, net.names)
+    fresh = freshness(net, sims.x, sims.clean)
     sims = sims.in_columns(net.columns)
     if sims.masked is not None and net.masked is not None and sims.masked != net.masked:
         sims = sims.with_fields(x=like_draws(with_nan(sims.x, sims.masked), net.example, net.masked))
@@ -311,7 +312,6 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     measured = measure(log_k, label)
     on_log_k = verdicts(measured, net.names)
     early = net.held_out.without_rare()
-    fresh = freshness(net, sims.x)
     on_training = (
         agreement(members, label),
         overfitting(log_k, label, early.log_k - valid, early.label),
@@ -333,8 +333,10 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
     )
 
 
-def freshness(net: EvidenceNetwork, x: Data) -> tuple[Check, ...]:
+def freshness(net: EvidenceNetwork, x: Data, clean: Data | None = None) -> tuple[Check, ...]:
     """Check that draws were not used in training, and do not repeat each other.
+
+    Draws with a `clean` part are recognised by it: other noise does not make them fresh.
 
     Returns
     -------
@@ -346,7 +348,9 @@ def freshness(net: EvidenceNetwork, x: Data) -> tuple[Check, ...]:
     hashes = row_hashes(x)
     distinct = len(np.unique(hashes))
     repeated = 1 - distinct / len(hashes)
-    looked_up, known = net.seen.used_again(x)
+    looked_up, known = max(
+        (net.seen.used_again(draws) for draws in (x, clean) if draws is not None), key=lambda found: found[1]
+    )
     # So many or more equal a training draw by chance, as held-out draws do; a Poisson tail of 1e-4.
     expected = net.seen.chance * looked_up
     by_chance = known == 0 or float(gammainc(known, expected)) > _CHANCE

@@ -12,6 +12,7 @@ from evidencenet.networks.architectures import Image as Image
 from evidencenet.networks.architectures import Irregular as Irregular
 from evidencenet.networks.architectures import Parts as Parts
 from evidencenet.networks.architectures import Recurrence as Recurrence
+from evidencenet.networks.architectures import Regression as Regression
 from evidencenet.networks.architectures import Sequence as Sequence
 from evidencenet.networks.architectures import Spectrum as Spectrum
 from evidencenet.networks.architectures import Squares as Squares

@@ -468,6 +468,56 @@ class Irregular:
 
 
 @dataclass(frozen=True)
+class Regression:
+    """Sets of vectors whose columns explain each other: regressions, and marks or values at random places.
+
+    A draw is an array (N, C) of two columns or more, or a dict of such arrays and a boolean mask (N,), as in
+    `DeepSet`. Each of the last three columns is explained by a function of the others: a constant, a linear
+    function, and sines with learned frequencies.
+
+    Parameters
+    ----------
+    waves
+        Sines and cosines that a column is explained by.
+    width
+        Units of both layers that every element goes through beside that, as in `DeepSet`.
+    hidden
+        Units of both layers after the sums over all elements.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> draw = {"x": jnp.ones((5, 3)), "mask": jnp.arange(5) < 3}
+    >>> Regression()(draw, 1, key=jax.random.key(0))(draw).shape
+    (1,)
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    exchangeable: ClassVar[bool] = True
+    waves: int = 8
+    width: int = 16
+    hidden: int = 64
+    nodes: int = 16
+
+    def __post_init__(self) -> None:
+        _check_sizes(self, waves=self.waves, width=self.width, hidden=self.hidden)
+        _check_not_negative(self, nodes=self.nodes)
+
+    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        return _encoded(self, x, outputs, key)
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        columns = modules.elements(x)[0].shape[1]
+        if columns < 2:
+            raise ValueError("Regression wants elements of two columns or more; use another network.")
+        return modules.RegressionEncoder(columns, min(columns, _RESPONSES), self.waves, self.width, rng)
+
+
+@dataclass(frozen=True)
 class Groups:
     """Sets of sets, (G, N) or (G, N, C): exchangeable groups of exchangeable elements.
 
@@ -576,10 +626,13 @@ BUILT_IN = {
         Recurrence,
         Categories,
         Irregular,
+        Regression,
         Groups,
         Parts,
     )
 }
+# Columns that are explained by the others, at most.
+_RESPONSES = 3
 # Combinations of single numbers that are shown to the other parts of a draw.
 _SHOWN = 4
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from evidencenet import losses
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
+from evidencenet._common.forked import check_not_forked
 from evidencenet.networks.architectures import Architecture
 from evidencenet.networks.modules import AXIS
 
@@ -17,6 +18,7 @@ def initialise(
     architecture: Architecture, x: Any, outputs: int, *, key: jax.Array
 ) -> tuple[eqx.Module, eqx.nn.State]:
     """Build a network and its state (without leaves, if it has none)."""
+    check_not_forked()
     return eqx.nn.make_with_state(architecture)(x, outputs, key=key)
 
 
@@ -95,6 +97,7 @@ def hidden_layers(members: Any, states: Any, gain: np.ndarray, x: Data) -> np.nd
 
 def _in_blocks(function: Callable[[Any], jax.Array], x: Data) -> np.ndarray:
     """Apply a function to all draws, whose second axis counts them."""
+    check_not_forked()
     n = len(arrays_of(x)[0])
     size = _BLOCKS[0] if n <= _BLOCKS[0] else _BLOCKS[1]
     parts = []

@@ -23,6 +23,7 @@ from evidencenet.networks.architectures import (
     Irregular,
     Parts,
     Recurrence,
+    Regression,
     Spectrum,
     Squares,
     Table,
@@ -69,6 +70,8 @@ _ERRORS = 7.0
 _MOST_WAVES = 32
 _WAVES = 8
 _LARGEST_SPECTRUM = 4096
+# Vectors of more columns than this are no regression of one column on a few others.
+_MOST_COLUMNS = 12
 # Names of arrays of times.
 _TIMES = ("t", "time", "times", "epoch", "date", "mjd", "jd")
 
@@ -228,6 +231,9 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
     # Where elements are missing, nothing has a spectrum.
     whole = not isinstance(x, dict) and _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM
     spectrum: list[Architecture] = [Spectrum()] if whole else []
+    # Elements of several columns, of which one may be a function of the others.
+    columns = sum(array[0].size for array in arrays_of(x) if array.dtype != bool and array.ndim)
+    regression: list[Architecture] = [Regression()] if 2 <= columns <= _MOST_COLUMNS else []
     ordered: list[Architecture] = [Recurrence(), Series(), *spectrum]
     match part.kind:
         case "vector":
@@ -243,11 +249,11 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
         case "table":
             return [Table(), Groups(), DeepSet(), Dense()]
         case "set":
-            return [DeepSet(), *waves, Dense()]
+            return [DeepSet(), *regression, *waves, Dense()]
         case "set of sets":
             return [Groups(), Dense()]
         case "irregular series":
-            return [Irregular(), DeepSet(), DeepSet(waves=_WAVES)]
+            return [Irregular(), *regression, DeepSet(), DeepSet(waves=_WAVES)]
         case "categories":
             return [Categories(), Series(), DeepSet(), Dense()]
     raise ValueError(f"no networks are known for the layout {part.kind!r}.")

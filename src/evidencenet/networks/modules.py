@@ -79,6 +79,8 @@ _FIRST = 0.1
 # Dirichlet priors that counts are judged by (docs/decisions.md, "Evidence heads").
 _JOINED = 16
 _CONCENTRATIONS = (0.5, 2.0)
+# Numbers that explain others are cut off at so many standard deviations.
+_FAR = 30.0
 # Series are cut into blocks of this length for recurrences: a matrix of this size is filled quickly, and the
 # cost is linear in the length of longer series.
 _BLOCK = 64
@@ -697,6 +699,63 @@ class IrregularEncoder(eqx.Module):
         return Features(
             jnp.concatenate([squashed(waves), jnp.log1p(squares), others.smooth]),
             jnp.concatenate([waves, others.exact]),
+        )
+
+
+class RegressionEncoder(eqx.Module):
+    """Sets of vectors: how well the other columns explain each column, with functions that are learned.
+
+    For each of the last columns, as the response y: a constant, the other columns, and sines and cosines of
+    combinations of them are basis functions φ with normal amplitudes, in white noise. The log evidence of y
+    relative to noise alone is ½ bᵀ A⁻¹ b − ½ log |A| with A = 1 + Σ φ φᵀ and b = Σ φ y. Frequencies, and the
+    variance of each amplitude relative to the noise, are learned. A `SetEncoder` stands beside it.
+    """
+
+    frequency: Any
+    amplitude: Any
+    element: SetEncoder
+
+    def __init__(
+        self, columns: int, responses: int, waves: int, width: int, rng: np.random.Generator
+    ) -> None:
+        direction = rng.standard_normal((responses, columns - 1, waves))
+        direction /= np.linalg.norm(direction, axis=1, keepdims=True)
+        # Half a cycle over the whole span, up to two and a half: a uniform number of unit variance has a span
+        # of √12.
+        cycles = np.linspace(0.5, 2.5, waves)
+        self.frequency = (direction * cycles * 2 * np.pi / np.sqrt(12)).astype(np.float32)
+        self.amplitude = np.full((responses, columns + 2 * waves), -1, np.float32)
+        self.element = SetEncoder(columns, width, waves=0, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        values, mask = elements(x)
+        there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
+        number, columns = values.shape
+        responses = np.arange(columns - len(self.amplitude), columns)
+        explaining = np.array([np.delete(np.arange(columns), c) for c in responses])
+
+        def explained(
+            frequency: jax.Array, amplitude: jax.Array, column: Any, others: Any
+        ) -> tuple[jax.Array, jax.Array]:
+            y = values[:, column] * there
+            # Single observations may lie anywhere; beyond 30 standard deviations A could not be inverted.
+            known = jnp.clip(values[:, others], -_FAR, _FAR)
+            basis = [jnp.ones((number, 1)), known, *sine_and_cosine(known @ frequency)]
+            phi = jnp.concatenate(basis, axis=1) * jnp.exp(amplitude) * there[:, None]
+            root = jnp.linalg.cholesky(phi.T @ phi + jnp.eye(phi.shape[1]))
+            b = jax.lax.linalg.triangular_solve(root, (phi.T @ y)[:, None], left_side=True, lower=True)
+            fitted, squares = 0.5 * jnp.sum(b * b), jnp.sum(y * y)
+            volume = jnp.sum(jnp.log(jnp.diagonal(root)))
+            left = jnp.maximum(0.5 * squares - fitted, 0.0)
+            exact = jnp.stack([fitted - volume, fitted, volume, squares / np.sqrt(number)])
+            return exact, jnp.log1p(jnp.stack([squares, fitted, left]))
+
+        sums, logs = jax.vmap(explained)(self.frequency, self.amplitude, responses, explaining)
+        sums, pooled = jnp.ravel(sums), self.element.pooled(values, mask)
+        return Features(
+            jnp.concatenate([squashed(sums), jnp.ravel(logs), pooled.smooth]),
+            jnp.concatenate([sums, pooled.exact]),
         )
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from textwrap import fill
 from typing import Any
 
@@ -12,6 +13,7 @@ from evidencenet._common import files
 from evidencenet._common.arrays import Data, arrays_of, kind_of, layout, layout_text, map_arrays
 from evidencenet._common.display import card
 from evidencenet._common.estimate import Estimate
+from evidencenet._common.harmless import harmless
 from evidencenet.checks.range import Range
 from evidencenet.estimator.densities import check_density, difference, evaluated, nearly_in_range
 from evidencenet.estimator.network import EvidenceNetwork, checked
@@ -182,7 +184,7 @@ class Evidence:
             a file cannot hold its `log_density`.
         """
         about, arrays = files.read(path, "evidence")
-        name = about["reference"]
+        name = about.get("reference")
         if name is not None and (
             reference is None or reference.name != name or reference.log_density is None
         ):
@@ -191,16 +193,17 @@ class Evidence:
                 f"{path} was learned against the model {name!r}, whose log_density a file cannot hold, and "
                 f"{given}. Pass it again: Evidence.load(path, reference=model)."
             )
-        components = [record(Component, part) for part in parts_of(under(arrays, "reference"))]
-        return Evidence(
-            about["name"],
-            unpacked(about["network"], under(arrays, "network"), None, None),
-            Reference(tuple(components)) if name is None or reference is None else reference,
-            example_of(about["example"]),
-            about["draws"],
-            about["log_valid"],
-            about["log_valid_error"],
-        )
+        with files.readable(Path(path)):
+            components = [record(Component, part) for part in parts_of(under(arrays, "reference"))]
+            return Evidence(
+                about["name"],
+                unpacked(about["network"], under(arrays, "network"), None, None),
+                Reference(tuple(components)) if name is None or reference is None else reference,
+                example_of(about["example"]),
+                about["draws"],
+                about["log_valid"],
+                about["log_valid_error"],
+            )
 
     def __str__(self) -> str:
         rows = [f"  {name:<{_INDENT - 3}} {text}" for name, text in self._rows()]
@@ -213,7 +216,7 @@ class Evidence:
         return card(self._title(), self._rows())
 
     def _title(self) -> str:
-        return f"Evidence of {self.name}"
+        return f"Evidence of {harmless(self.name)}"
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [("data", layout_text(layout(map_arrays(lambda array: array[None], self.example))))]

@@ -12,6 +12,7 @@ from evidencenet._common import wording
 from evidencenet._common.arrays import index_of, kind_of
 from evidencenet._common.display import card, frame
 from evidencenet._common.estimate import Estimate
+from evidencenet._common.harmless import harmless
 from evidencenet._common.progress import Progress
 from evidencenet.estimator.train import train
 from evidencenet.questions.forecast import forecast
@@ -90,7 +91,7 @@ class Design:
     @property
     def verdict(self) -> str:
         """The answer in a sentence."""
-        goal = f"odds of {self.odds:g} : 1 for {self.names[0]} in {self.wanted:.0%} of cases"
+        goal = f"odds of {self.odds:g} : 1 for {harmless(self.names[0])} in {self.wanted:.0%} of cases"
         if self._reached is None:
             return f"None of these settings reaches {goal}."
         if self._reached == 0:
@@ -146,7 +147,8 @@ class Design:
 
     def _title(self) -> str:
         odds = wording.odds(float(np.log(self.odds)))
-        return f"Probability that data of {self.names[0]} favour it over {self.names[1]} by {odds} or more"
+        one, other = map(harmless, self.names)
+        return f"Probability that data of {one} favour it over {other} by {odds} or more"
 
     def _rows(self) -> list[tuple[str, str]]:
         pairs = zip(np.ravel(self.probability.value), np.ravel(self.probability.error), strict=True)

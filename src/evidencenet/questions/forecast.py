@@ -10,6 +10,7 @@ from evidencenet._common import wording
 from evidencenet._common.arrays import Data, Parameters, arrays_of, index_of, kind_of
 from evidencenet._common.display import card, frame
 from evidencenet._common.estimate import Estimate, fraction
+from evidencenet._common.harmless import harmless
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
@@ -77,7 +78,8 @@ class Forecast:
 
     def _title(self) -> str:
         odds = wording.odds(self.threshold)
-        return f"Probability that data of {self.names[0]} favour it over {self.names[1]} by {odds} or more"
+        one, other = map(harmless, self.names)
+        return f"Probability that data of {one} favour it over {other} by {odds} or more"
 
     def _cells(self) -> list[dict[str, Any]]:
         rows = []
@@ -94,7 +96,8 @@ class Forecast:
         texts = [("overall", f"{self.overall}  ({self.n:,} draws)")]
         for row in self._cells():
             ends = [
-                f"{name} {row[f'{name} from']:.3g} to {row[f'{name} to']:.3g}" for name in self.parameters
+                f"{harmless(name)} {row[f'{name} from']:.3g} to {row[f'{name} to']:.3g}"
+                for name in self.parameters
             ]
             text = wording.with_error(row["probability"], row["error"]) if row["draws"] else "unknown"
             texts.append((", ".join(ends), f"{text}  ({row['draws']:,} draws)"))

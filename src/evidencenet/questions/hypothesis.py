@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from evidencenet._common.arrays import index_of, kind_of
 from evidencenet._common.display import by_row, card, frame
 from evidencenet._common.estimate import Estimate, fraction, rank_p_value
+from evidencenet._common.harmless import harmless
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.simulation.dataset import Simulations, check_draws
 
@@ -213,7 +214,9 @@ class HypothesisTest:
 
     def _title(self) -> str:
         draws = f"{len(self.null):,} + {len(self.alternative):,} draws"
-        return f"Test of {self.names[0]} (null) against {self.names[1]} by log K, on {draws}"
+        return (
+            f"Test of {harmless(self.names[0])} (null) against {harmless(self.names[1])} by log K, on {draws}"
+        )
 
     def _rows(self) -> list[tuple[str, str]]:
         rows = [

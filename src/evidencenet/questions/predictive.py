@@ -17,6 +17,7 @@ from evidencenet._common.arrays import (
     kind_of,
 )
 from evidencenet._common.display import card, plain
+from evidencenet._common.harmless import pair_text
 from evidencenet.estimator.network import EvidenceNetwork, checked
 from evidencenet.estimator.train import train
 from evidencenet.simulation.dataset import Simulations
@@ -69,7 +70,7 @@ class Prediction:
 
     def _title(self) -> str:
         return (
-            f"{self.names[1]} against {self.names[0]}: which one predicts the rest of the data better "
+            f"{pair_text(self.names[1], self.names[0])}: which one predicts the rest of the data better "
             "from the kept part"
         )
 

@@ -1,20 +1,28 @@
 """`deepen`: train a network on rare draws, so that log K is validated as far as the models' draws go."""
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 
 import numpy as np
 
+from evidencenet._common.arguments import checked_seed, whole
 from evidencenet._common.arrays import Data, join, map_arrays
+from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.warnings import log
 from evidencenet.checks.check import Check
 from evidencenet.checks.tail import Tail, tails
 from evidencenet.estimator.assemble import Failures
 from evidencenet.estimator.error import Depth
 from evidencenet.estimator.network import EvidenceNetwork
-from evidencenet.estimator.retrain import train_on
-from evidencenet.rare.draw import checked_models, rare_draws, scorer
+from evidencenet.estimator.retrain import plan_of, train_on
+from evidencenet.estimator.serialise import load
+from evidencenet.networks.architectures import is_built_in
+from evidencenet.rare.draw import checked_models, identity, rare_draws, scorer
+from evidencenet.rare.steer import check_steerable
+from evidencenet.rare.store import check_settings
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
@@ -26,8 +34,9 @@ Array = np.ndarray
 
 # Rounds at most: each is steered by the network that the one before trained.
 _ROUNDS = 3
-# Draws of the first round, and of the run that the result is judged by, as a part of `n`.
-_FIRST_PART, _JUDGE_PART = 0.5, 0.25
+# Draws of the first round, and of the run that the result is judged by, as a part of `n`; of the latter at
+# least so many, but no more than of the run itself.
+_FIRST_PART, _JUDGE_PART, _FEWEST_JUDGES = 0.5, 0.25, 1_000
 # Members, and part of the usual epochs, of networks that only steer the next round.
 _STEERING_MEMBERS, _STEERING_PART = 2, 0.4
 # Held-out draws of each level, and plain ones in all, as a number and as a part of the training draws: the
@@ -35,6 +44,8 @@ _STEERING_MEMBERS, _STEERING_PART = 2, 0.4
 _HELD_OUT_LEVEL, _HELD_OUT_PLAIN, _HELD_OUT_PART = 1_000, 40_000, 0.25
 # Plain draws to train on beside the rare ones, at most.
 _MOST_PLAIN = 1_000_000
+# A budget of calls must allow for so many levels without moves; two rounds are made if it allows for so many.
+_LEAST_LEVELS, _TWO_ROUNDS_LEVELS = 10, 60
 # Groups that plain draws are divided into, for trainings on halves.
 _GROUPS = 10
 
@@ -54,6 +65,7 @@ def deepen(
     workers: int = 1,
     progress: bool = True,
     calls: int | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> EvidenceNetwork:
     """Train a network anew on rare draws, so that its validated range reaches as far as the draws go.
 
@@ -85,12 +97,17 @@ def deepen(
     seed
         The same seed on the same machine gives the same network.
     workers
-        Runs simulated at the same time, in threads.
+        How many runs are simulated at the same time, −1 for one per processor, in threads or in any backend
+        chosen with ``joblib.parallel_config``; see `rare_draws`.
     progress
-        Show bars on standard error.
+        Show bars on standard error: levels, the log-odds reached, log P, acceptance, calls, and time left.
     calls
         Simulator calls at most, in all rounds together. By default there is no limit; some 30 levels of
-        20,000 draws in two rounds take 8 million.
+        20,000 draws in two rounds take 8 million. Levels end where the calls do; with few calls there is one
+        round.
+    store
+        A folder that keeps plain draws, levels and networks as soon as they are there. After an interruption
+        of any kind, make the same call again: it goes on from there, to the same result.
 
     Returns
     -------
@@ -102,6 +119,8 @@ def deepen(
     ------
     evidencenet.rare.steer.UnsteerableError
         If a simulator cannot be steered; it says which call is the cause and what to do.
+    evidencenet._common.files.FileError
+        If `store` was begun with other arguments; it says which.
 
     Examples
     --------
@@ -113,72 +132,106 @@ def deepen(
     28.4
     """
     models = checked_models(net, models)
-    if rounds < 1:
-        raise ValueError(f"rounds = {rounds}; wanted at least 1.")
-    members = len(net.gain) if members is None else members
-    plain = _plain(net, models, seed, workers, progress)
+    rounds, n = whole("rounds", rounds, 1), whole("n", n, 200)
+    members = len(net.gain) if members is None else whole("members", members, 1)
+    seed = checked_seed(seed)
+    least = _plain_draws(net) + _LEAST_LEVELS * n * len(models)
+    if calls is not None and whole("calls", calls, 1) < least:
+        raise ValueError(
+            f"calls = {calls:,} does not even draw the first levels of {n:,} draws; wanted at least "
+            f"{least:,}. Allow more, or take a smaller n."
+        )
+    for model in models:
+        check_steerable(model, seed=seed)
+    folder = None if store is None else Path(store)
+    if folder is not None:
+        settings = {
+            "models": list(net.names),
+            "network": identity(net),
+            "reach": float(reach),
+            "n": n,
+            "rounds": rounds,
+            "members": members,
+            "recipe": repr(recipe),
+            "learn_error": learn_error,
+            "augment": None if augment is None else fingerprint(augment),
+            "seed": seed,
+            "calls": calls,
+        }
+        check_settings(folder, settings)
+    plain = _plain(net, models, seed, workers, progress, folder)
     spent = len(plain)
-    steering = net
+    # With few calls one round of all of them sees more than two rounds of half.
+    if calls is not None and calls < spent + _TWO_ROUNDS_LEVELS * n * len(models):
+        rounds = 1
+    steering, deep = net, None
     for number in range(1, rounds + 1):
         last = number == rounds or number > 1
+        place = None if folder is None else folder / f"round-{number}"
         size = n if last else max(int(_FIRST_PART * n), 200)
         seeds = [int(s) for s in np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(3)]
-        budget = None if calls is None else max(calls - spent, size * len(models))
-        if budget is not None:
+        part = min(max(int(_JUDGE_PART * size), _FEWEST_JUDGES), size)
+        budget = None
+        if calls is not None:
             # The run that judges has the same levels, with fewer draws.
-            budget = int(budget / (1 + _JUDGE_PART) / (1 if last else 3))
-        found = rare_draws(
-            steering,
-            models,
-            reach=reach,
-            n=size,
-            seed=seeds[0],
-            workers=workers,
-            progress=progress,
-            calls=budget,
-        )
-        judges = rare_draws(
-            steering,
-            models,
-            n=max(int(_JUDGE_PART * size), 200),
-            like=found,
-            seed=seeds[1],
-            workers=workers,
-            progress=progress,
-        )
-        spent += found.calls + judges.calls
+            budget = int((calls - spent) / (1 + part / size) / (1 if last else 3))
+            if budget < 2 * size * len(models):
+                break
+        run = partial(rare_draws, steering, models, workers=workers, progress=progress)
+        found = run(reach=reach, n=size, seed=seeds[0], calls=budget, store=place and place / "found")
+        judges = run(n=part, like=found, seed=seeds[1], store=place and place / "judges")
+        # As many draws as a level has were made to find where the levels end.
+        spent += found.calls + judges.calls + size * len(models)
+        # Levels that fewer draws do not reach again cannot be judged.
+        found = found.cut([len(levels.threshold) for levels in judges.levels])
         data = _Round(found, judges, plain, scorer(steering), augment)
-        trained = train_on(
-            replace(data.draws(), layout=net.scaling.layout),
-            net.names,
-            Failures(net.log_valid, net.log_valid_error),
-            net.architecture,
-            recipe=recipe or Recipe(),
-            members=members if last else min(members, _STEERING_MEMBERS),
-            seed=seeds[2],
-            progress=progress,
-            part=1.0 if last else _STEERING_PART,
-            learn_error=learn_error and last,
-        )
-        checks = tuple(each.check for each in data.tails(trained))
-        log.info("round %d: %s", number, "; ".join(str(check) for check in checks))
-        deep = replace(trained, depth=_depth(data, checks, number, spent))
+        kept = place and place / "net.evnet"
+        if kept is not None and kept.exists():
+            own = None if is_built_in(net.architecture) else net.architecture
+            deep = load(kept, network=own)
+        else:
+            deep = train_on(
+                replace(data.draws(), layout=net.scaling.layout),
+                net.names,
+                Failures(net.log_valid, net.log_valid_error),
+                net.architecture,
+                recipe=recipe or Recipe(),
+                members=members if last else min(members, _STEERING_MEMBERS),
+                seed=seeds[2],
+                progress=progress,
+                part=1.0 if last else _STEERING_PART,
+                learn_error=learn_error and last,
+                # What suits rare draws shows in the first round.
+                plan=None if number == 1 else plan_of(steering),
+            )
+            checks = tuple(each.check for each in data.tails(deep))
+            depth = _depth(data, checks, number, spent)
+            choice = deep.choice or steering.choice
+            deep = replace(deep, depth=depth, columns=net.columns, choice=choice)
+            if kept is not None:
+                deep.save(kept)
+        assert deep.depth is not None
+        log.info("round %d: %s", number, "; ".join(str(check) for check in deep.depth.checks))
         steering = deep
-        if last and all(check.verdict != "fail" for check in checks):
+        if last and all(check.verdict != "fail" for check in deep.depth.checks):
             break
-        if calls is not None and spent >= calls:
-            break
-    if not last:
-        raise ValueError(f"calls = {calls} is too small for two rounds; wanted at least {3 * spent}.")
+    assert deep is not None
     return deep
 
 
-def _plain(net: EvidenceNetwork, models: list[Model], seed: int, workers: int, progress: bool) -> Simulations:
-    """Draw as many plain data sets as the network was trained on, and more to judge by."""
+def _plain_draws(net: EvidenceNetwork) -> int:
+    """Return how many plain draws to make: as many as the network was trained on, and more to judge by."""
     number = min(net.history.draws, _MOST_PLAIN)
-    number += min(int(_HELD_OUT_PART * number), _HELD_OUT_PLAIN)
+    return number + min(int(_HELD_OUT_PART * number), _HELD_OUT_PLAIN)
+
+
+def _plain(
+    net: EvidenceNetwork, models: list[Model], seed: int, workers: int, progress: bool, folder: Path | None
+) -> Simulations:
+    """Draw the plain data sets of all rounds."""
     own = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
-    return simulate(models, number, seed=own, workers=workers, progress=progress)
+    store = folder and folder / "plain.zarr"
+    return simulate(models, _plain_draws(net), seed=own, workers=workers, progress=progress, store=store)
 
 
 @dataclass(frozen=True, eq=False)
@@ -198,7 +251,7 @@ class _Round:
         """Put all draws together, with the log-odds that each has because of how it was drawn."""
         training, testing = self._plain_rows()
         scores = self._plain_scores
-        judges = self.judges.thinned(_HELD_OUT_LEVEL)
+        judges = self.judges.at_most(_HELD_OUT_LEVEL)
         levels = self.levels
         parts = []
         for rare, rows in ((self.found, training), (judges, testing)):

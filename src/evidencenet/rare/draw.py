@@ -1,8 +1,10 @@
 """`rare_draws`: draws of each model at all levels of evidence against it."""
 
-import operator
+import hashlib
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -10,11 +12,14 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from evidencenet._common.arguments import checked_seed, whole
 from evidencenet._common.arrays import Data, arrays_of, join, kind_of, map_arrays
+from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
 from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.rare.split import STOPS, Split, split
 from evidencenet.rare.steer import check_steerable
+from evidencenet.rare.store import LevelStore
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.rare_draws import Levels, RareDraws
 
@@ -38,6 +43,7 @@ def rare_draws(
     workers: int = 1,
     progress: bool = True,
     calls: int | None = None,
+    store: str | os.PathLike[str] | None = None,
 ) -> RareDraws:
     """Draw data that a model makes only rarely: those for which a network prefers another model.
 
@@ -60,13 +66,19 @@ def rare_draws(
         Rare draws made before, by the same network, whose thresholds are taken: log P is unbiased then, and
         the new draws are independent of those that the thresholds were chosen by.
     seed
-        Model k is drawn from ``SeedSequence(seed, spawn_key=(k,))``.
+        Model k is drawn from ``SeedSequence(seed, spawn_key=(k,))``: the same draws for any `workers`.
     workers
-        How many of ten independent runs are simulated at the same time, in threads.
+        How many of ten independent runs are simulated at the same time, −1 for one per processor; of
+        simulators of single draws, blocks of 50 draws. They run in threads, or in any backend chosen with
+        ``joblib.parallel_config``.
     progress
-        Show a bar on standard error.
+        Show a bar on standard error, with the model, the level, the score reached, log P, the fraction of
+        moves accepted, and the simulator calls.
     calls
         At most so many simulator calls in all; each model may use its share of what is left.
+    store
+        A folder that keeps each level as soon as it is drawn. After an interruption of any kind, make the
+        same call again: it goes on from the last level, and the result is the same to the bit.
 
     Returns
     -------
@@ -77,6 +89,8 @@ def rare_draws(
     ------
     evidencenet.rare.steer.UnsteerableError
         If a simulator's random numbers cannot be changed draw by draw; it says which and what to do.
+    evidencenet._common.files.FileError
+        If `store` was made with other settings, by another network, or of other models.
 
     Examples
     --------
@@ -84,9 +98,12 @@ def rare_draws(
     >>> check = en.validate(net, rare)                    # doctest: +SKIP
     """
     models = checked_models(net, models)
-    n = _whole("n", n, 200)
+    n = whole("n", n, 200)
     if calls is not None:
-        calls = _whole("calls", calls, n * len(models))
+        calls = whole("calls", calls, n * len(models))
+    if workers != -1:
+        workers = whole("workers", workers, 1)
+    seed = checked_seed(seed)
     for model in models:
         check_steerable(model, seed=seed)
     score = scorer(net)
@@ -100,20 +117,42 @@ def rare_draws(
     with Progress("drawing rare data", total, enabled=progress) as bar:
         for k, model in enumerate(models):
             share = None if calls is None else max((calls - spent) // (len(models) - k), n)
+            own_seed = int(np.random.SeedSequence(seed, spawn_key=(k,)).generate_state(1)[0])
 
             def tell(
-                used: int, threshold: float, log_p: float, accepted: float, k: int = k, before: int = spent
+                level: int,
+                used: int,
+                threshold: float,
+                log_p: float,
+                accepted: float,
+                k: int = k,
+                before: int = spent,
             ) -> None:
                 done = sum(max(end, 1.0) for end in ends[:k]) + min(max(threshold, 0.0), ends[k])
                 bar.update(
                     int(1000 * done),
                     model=models[k].name,
+                    level=str(level),
                     score=f"{threshold:.1f}",
                     log_p=f"{log_p:.1f}",
                     accepted=f"{accepted:.0%}",
                     calls=f"{before + used:,}",
                 )
 
+            levels = None
+            if store is not None:
+                settings = {
+                    "model": model.name,
+                    "network": identity(net),
+                    "n": n,
+                    "end": ends[k],
+                    "thresholds": None if like is None else like.levels[k].threshold[1:].tolist(),
+                    "calls": share,
+                    "seed": own_seed,
+                }
+                levels = LevelStore(
+                    Path(store) / f"model-{k}", settings, fingerprint(model.simulate, model.prior)
+                )
             splits.append(
                 split(
                     model,
@@ -123,8 +162,9 @@ def rare_draws(
                     like=None if like is None else _as_split(like, k),
                     moves=MOVES,
                     calls=share,
-                    seed=int(np.random.SeedSequence(seed, spawn_key=(k,)).generate_state(1)[0]),
+                    seed=own_seed,
                     workers=workers,
+                    store=levels,
                     tell=tell,
                 )
             )
@@ -250,8 +290,11 @@ def _blocks(x: Data, size: int = 100_000) -> list[Data]:
     ]
 
 
-def _whole(name: str, value: int, least: int) -> int:
-    whole = operator.index(value)
-    if whole < least:
-        raise ValueError(f"{name} must be at least {least}, got {value}")
-    return whole
+def identity(net: EvidenceNetwork) -> str:
+    """Identify the network that steers by a hash of its numbers."""
+    digest = hashlib.sha256(repr(net.architecture).encode())
+    for leaf in jax.tree.leaves((net.networks, net.states)):
+        if eqx.is_array(leaf):
+            digest.update(np.asarray(leaf).tobytes())
+    digest.update(np.asarray(net.gain).tobytes())
+    return digest.hexdigest()[:32]

@@ -15,7 +15,7 @@ Array = np.ndarray
 
 # The largest numbers below 1 that a uniform number may be: NumPy's uniform numbers never reach 1.
 _BELOW_ONE = {np.dtype(kind): np.nextafter(kind(1), kind(0)) for kind in (np.float64, np.float32)}
-# A binary search over whole numbers ends after so many steps at the latest.
+# A search for whole numbers or for an angle ends after so many steps at the latest.
 _MOST_STEPS = 130
 
 
@@ -92,27 +92,46 @@ def triangular(z: Array, left: Any, mode: Any, right: Any) -> Array:
 def vonmises(z: Array, mu: Any, kappa: Any) -> Array:
     """Return angles in [−π, π] of the von Mises law."""
     z, mu, kappa = np.broadcast_arrays(z, np.asarray(mu, dtype=float), np.asarray(kappa, dtype=float))
-    q = special.ndtr(-np.abs(z))
-    nodes, weights = np.polynomial.legendre.leggauss(64)
+    shape = z.shape
+    size, concentration = np.abs(z).ravel(), np.maximum(kappa, 1e-300).ravel()
+    log_q = special.log_ndtr(-size)
+    nodes, weights = np.polynomial.legendre.leggauss(48)
     nodes, weights = 0.5 * (nodes + 1), 0.5 * weights
-    # Beyond this distance the density has fallen by e^−40.
-    reach = np.sqrt(80 / np.maximum(kappa, 1e-300))
-    scale = 2 * np.pi * special.i0e(kappa)
+    log_scale = np.log(2 * np.pi * special.i0e(concentration))
 
-    def tail(angle: Array) -> Array:
-        """Return the probability of larger angles, by Gauss–Legendre quadrature."""
-        width = np.minimum(np.pi - angle, reach)
+    def log_tail(angle: Array, kappa: Array) -> tuple[Array, Array]:
+        """Return log ∫ exp(κ (cos a − cos angle)) da over larger angles, by quadrature, and κ (cos − 1)."""
+        # Beyond this distance the density has fallen by e^−40.
+        width = np.minimum(np.pi - angle, np.sqrt(80 / kappa))
+        cosine = np.cos(angle)
         total = np.zeros(angle.shape)
         for node, weight in zip(nodes, weights, strict=True):
-            total += weight * np.exp(kappa * (np.cos(angle + node * width) - 1))
-        return total * width / scale
+            total += weight * np.exp(kappa * (np.cos(angle + node * width) - cosine))
+        return np.log(total * width), kappa * (cosine - 1)
 
-    low, high = np.zeros(z.shape), np.full(z.shape, np.pi)
-    for _ in range(60):
-        middle = 0.5 * (low + high)
-        beyond = tail(middle) > q
-        low, high = np.where(beyond, middle, low), np.where(beyond, high, middle)
-    angle = mu + np.copysign(0.5 * (low + high), z)
+    # For large κ the sine of half the angle is nearly normal; for small κ the angle is nearly uniform.
+    spread = np.sqrt(2 / np.pi) / special.i0e(concentration)
+    peaked = 2 * np.arcsin(np.minimum(size / spread, 0.999))
+    flat = np.pi * (1 - 2 * special.ndtr(-size))
+    found = np.where(concentration > 0.5, peaked, flat)
+    low, high = np.zeros(size.shape), np.full(size.shape, np.pi)
+    rows = np.arange(len(size))
+    # Newton's method on the log of the tail, with bisection where a step would leave the bracket.
+    for _ in range(_MOST_STEPS):
+        now, own = found[rows], concentration[rows]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            integral, exponent = log_tail(now, own)
+            off = integral + exponent - log_scale[rows] - log_q[rows]
+            low[rows], high[rows] = np.where(off > 0, now, low[rows]), np.where(off > 0, high[rows], now)
+            wish = now + off * np.exp(integral)
+        inside = (wish >= low[rows]) & (wish <= high[rows])
+        found[rows] = np.where(inside, wish, 0.5 * (low[rows] + high[rows]))
+        # The next step would be as small as the square of this one.
+        rows = rows[np.abs(found[rows] - now) > 1e-6 * np.maximum(now, 1e-3)]
+        if not len(rows):
+            break
+    found = found.reshape(shape)
+    angle = mu + np.copysign(found, z)
     # Numbers of a large kappa need no wrapping; others are brought back into [−π, π].
     return np.where(np.abs(angle) > np.pi, np.remainder(angle + np.pi, 2 * np.pi) - np.pi, angle)
 

@@ -6,18 +6,21 @@ kept, and so on: after j levels the draws are of the law p(x | s ≥ t_j), whose
 of the fractions that survived. A probability of e^−30 takes some twenty levels, not e^30 draws.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from evidencenet._common.arrays import Data, join, map_arrays
 from evidencenet.rare.steer import Chains, draw, moved
+from evidencenet.rare.store import Level, LevelStore
 from evidencenet.simulation.model import Model
+from evidencenet.simulation.workers import WorkerError, is_worker_death
 
 Array = np.ndarray
 Score = Callable[[Data], Array]
+Tell = Callable[[int, int, float, float, float], None]
 
 # The part of the draws that a level keeps. Smaller parts need fewer levels, each with more noise; between
 # 0.1 and 0.5 the error of log P for the same number of calls is nearly the same (Cérou & Guyader 2007).
@@ -28,8 +31,11 @@ _ACCEPTANCE = 0.3
 # How the sizes of single steps scatter about their mean: exp of a normal number of this standard deviation.
 # So some are right where the acceptance differs from draw to draw.
 _SCATTER = 0.5
-# How fast the mean step follows the acceptance, and the smallest mean step.
-_FOLLOW, _SMALLEST = 1.0, 1e-3
+# The first mean step; how fast it follows the acceptance; the smallest one; and the acceptance below which
+# draws that move by it are stuck.
+_FIRST_STEP, _FOLLOW, _SMALLEST, _LEAST_ACCEPTED = 0.7, 1.0, 1e-3, 0.01
+# Draws of a simulator of single draws that a worker moves at once.
+_BLOCK = 50
 # A level that is higher than the last by less has reached the largest score there is, in nats.
 _LEAST_RISE = 0.05
 # Draws of a replicate below which the fraction that survives would be too rough.
@@ -169,11 +175,12 @@ def split(
     like: Split | None = None,
     moves: int = 10,
     replicates: int = 10,
-    levels: int = 200,
+    most_levels: int = 200,
     calls: int | None = None,
     seed: int = 0,
     workers: int = 1,
-    tell: Callable[[int, float, float, float], None] | None = None,
+    store: LevelStore | None = None,
+    tell: Tell | None = None,
 ) -> Split:
     """Draw data of a model that score ever higher.
 
@@ -195,17 +202,21 @@ def split(
     replicates
         Independent runs that the draws are divided into, which only share thresholds. Their scatter gives
         the error of log P.
-    levels
+    most_levels
         At most so many.
     calls
         Simulator calls after which no further level is begun.
     seed
-        Replicate r of the run is drawn from ``SeedSequence(seed, spawn_key=(r,))``: the result does not
-        depend on `workers`.
+        Move m of replicate r in level j is drawn from ``SeedSequence(seed, spawn_key=(r, j, m, 0))``: the
+        result depends neither on `workers` nor on interruptions.
     workers
-        Replicates that are moved at the same time, in threads.
+        Replicates that are moved at the same time (of a simulator of single draws, blocks of 50 draws), in
+        threads or in any backend chosen with ``joblib.parallel_config``; −1 for one a processor.
+    store
+        Keeps each level as soon as it is drawn; the levels that are there already are not drawn again.
     tell
-        Called after each level with the calls so far, the threshold, log P, and the fraction accepted.
+        Called after each move with the level, the calls so far, the score reached, log P, and the fraction
+        accepted.
 
     Returns
     -------
@@ -220,98 +231,217 @@ def split(
     """
     if n < replicates * _FEWEST:
         raise ValueError(f"n = {n}; wanted at least {_FEWEST} draws for each of {replicates} replicates.")
-    size = n // replicates
-    rngs = [
-        np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(replicate,)))
-        for replicate in range(replicates)
-    ]
-    with _Pool(workers) as run:
-        first = run(lambda rng: _plain(model, rng, size), rngs)
-        chains = [part for part, _ in first]
-        drawn = spent = sum(made for _, made in first)
-        scores = _scores(score, chains)
-        threshold, steps = -np.inf, [[1.0] * moves]
-        pools, pooled, thresholds = [_joined(chains)], [scores], [threshold]
-        fractions, accepted = [np.ones(replicates)], [1.0]
-        stop: Stop | None = None
-        mean_step = 0.7
-        alive = np.ones(replicates, dtype=bool)
-        while stop is None:
-            last = threshold
-            if like is None:
-                threshold, stop = _next(scores[alive], last, reach)
-                if stop == "flat":
-                    break
-            else:
-                if len(thresholds) == len(like.threshold):
-                    stop = like.stop
-                    break
-                threshold = float(like.threshold[len(thresholds)])
-            if calls is not None and spent + size * replicates * moves > calls:
-                stop = "calls"
+    run = _Run(model, score, replicates, n // replicates, moves, seed, workers)
+    levels = [] if store is None else store.levels()
+    if not levels:
+        levels = [run.plain()]
+        if store is not None:
+            store.write(0, levels[0])
+    stop: Stop | None = None
+    while stop is None:
+        last = levels[-1]
+        alive = last.fraction > 0
+        step = last.next_step
+        if like is not None:
+            if len(levels) == len(like.threshold):
+                stop = like.stop
                 break
-            survivors = [np.flatnonzero(part >= threshold) for part in scores]
-            fraction = np.array([len(rows) / size for rows in survivors])
-            if not fraction[alive].any():
-                stop = "stuck"
+            threshold, steps = float(like.threshold[len(levels)]), like.step[len(levels)]
+        elif last.threshold >= reach:
+            # A store may hold all levels.
+            stop = "reach"
+            break
+        else:
+            threshold, stop = _next(last.score[alive], last.threshold, reach)
+            steps = None
+            if stop == "flat":
                 break
-            # A replicate in which none survived counts as zero from now on; it goes on with copies of
-            # another.
-            alive &= fraction > 0
-            fraction[~alive] = 0.0
-            donor = int(np.flatnonzero(alive)[0])
-            origin = [replicate if alive[replicate] else donor for replicate in range(replicates)]
-            chosen = [_copies(rngs[r], survivors[origin[r]], size) for r in range(replicates)]
-            chains = [chains[origin[r]].take(rows) for r, rows in enumerate(chosen)]
-            scores = np.stack([scores[origin[r]][rows] for r, rows in enumerate(chosen)])
-            rates, used = [], []
-            for move in range(moves):
-                if like is not None:
-                    mean_step = float(like.step[len(thresholds), move])
-                used.append(mean_step)
-                proposals = run(
-                    lambda pair, beta=mean_step: _proposal(model, pair[0], pair[1], beta),  # type: ignore[misc]
-                    list(zip(rngs, chains, strict=True)),
-                )
-                spent += size * replicates
-                new = _scores(score, proposals)
-                # A failed draw is a move that is not accepted.
-                taken = new >= threshold
-                chains = [
-                    old.updated(row, other) for old, row, other in zip(chains, taken, proposals, strict=True)
-                ]
-                scores = np.where(taken, new, scores)
-                rates.append(float(taken.mean()))
-                if like is None:
-                    wish = np.log(mean_step) + _FOLLOW * (rates[-1] - _ACCEPTANCE)
-                    mean_step = float(np.exp(np.clip(wish, np.log(_SMALLEST), 0.0)))
-            pools.append(_joined(chains))
-            pooled.append(scores)
-            thresholds.append(threshold)
-            fractions.append(fraction)
-            accepted.append(float(np.mean(rates)))
-            steps.append(used)
-            if tell is not None:
-                tell(spent, threshold, float(_log_mean(np.cumsum(np.log(np.maximum(fractions, 1e-300)),
-                0))[-1]),
-                     accepted[-1])  # fmt: skip
-            if stop is None and len(thresholds) > levels:
-                stop = "flat"
-            if stop is None and like is None and accepted[-1] < 0.01 and mean_step <= 2 * _SMALLEST:
-                stop = "stuck"
+            if len(levels) > most_levels or (last.accepted < _LEAST_ACCEPTED and step <= 2 * _SMALLEST):
+                stop = "flat" if len(levels) > most_levels else "stuck"
+                break
+        if calls is not None and last.calls + n // replicates * replicates * moves > calls:
+            stop = "calls"
+            break
+        if not np.any(last.score[alive] >= threshold):
+            stop = "stuck"
+            break
+        log_p = float(_log_mean(_logs([*levels]))[-1])
+        levels.append(run.next(levels, threshold, steps, tell and _telling(tell, len(levels), log_p)))
+        levels[-2] = replace(levels[-2], chains=None)
+        if store is not None:
+            store.write(len(levels) - 1, levels[-1])
     return Split(
-        x=join(*pools),
-        score=np.concatenate([part.ravel() for part in pooled]),
-        replicate=np.tile(np.repeat(np.arange(replicates), size), len(thresholds)),
-        threshold=np.array(thresholds),
-        fraction=np.array(fractions),
-        accepted=np.array(accepted),
-        step=np.array(steps),
-        n=size * replicates,
-        calls=spent,
-        drawn=drawn,
+        x=join(*(level.x for level in levels)),
+        score=np.concatenate([level.score.ravel() for level in levels]),
+        replicate=np.tile(np.repeat(np.arange(replicates), run.size), len(levels)),
+        threshold=np.array([level.threshold for level in levels]),
+        fraction=np.array([level.fraction for level in levels]),
+        accepted=np.array([level.accepted for level in levels]),
+        step=np.array([level.step for level in levels]),
+        n=run.size * replicates,
+        calls=levels[-1].calls,
+        drawn=levels[-1].drawn,
         stop=stop,
     )
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What all levels of a run share. The same arguments give the same level, whatever ran before."""
+
+    model: Model
+    score: Score
+    replicates: int
+    size: int
+    moves: int
+    seed: int
+    workers: int
+
+    def plain(self) -> Level:
+        """Draw the first level: plain draws, as many as wanted that did not fail."""
+        made = self._in_parallel(0, _plain, [(self.model, stop - start) for _, start, stop in self._units()])
+        chains = self._by_replicate([part for part, _ in made])
+        drawn = sum(number for _, number in made)
+        return Level(
+            chains=chains,
+            x=_joined(chains),
+            score=_scores(self.score, chains),
+            threshold=-np.inf,
+            fraction=np.ones(self.replicates),
+            accepted=1.0,
+            step=np.ones(self.moves),
+            next_step=_FIRST_STEP,
+            calls=drawn,
+            drawn=drawn,
+        )
+
+    def next(
+        self,
+        levels: Sequence[Level],
+        threshold: float,
+        steps: Array | None,
+        tell: Callable[[int, float, float, float], None] | None,
+    ) -> Level:
+        """Copy the draws that reach a threshold, and move the copies; `steps` fixes the mean steps."""
+        last = levels[-1]
+        assert last.chains is not None
+        number = len(levels)
+        survivors = [np.flatnonzero(part >= threshold) for part in last.score]
+        fraction = np.array([len(rows) / self.size for rows in survivors])
+        # A replicate in which none survived counts as zero from now on; it goes on with copies of another.
+        alive = (last.fraction > 0) & (fraction > 0)
+        fraction[~alive] = 0.0
+        donor = int(np.flatnonzero(alive)[0])
+        origin = [r if alive[r] else donor for r in range(self.replicates)]
+        chosen = [
+            _copies(self._rng(r, number, 0), survivors[origin[r]], self.size) for r in range(self.replicates)
+        ]
+        chains = tuple(last.chains[origin[r]].take(rows) for r, rows in enumerate(chosen))
+        scores = np.stack([last.score[origin[r]][rows] for r, rows in enumerate(chosen)])
+        rates: list[float] = []
+        used: list[float] = []
+        mean_step, calls = last.next_step, last.calls
+        for move in range(self.moves):
+            if steps is not None:
+                mean_step = float(steps[move])
+            used.append(mean_step)
+            tasks = [
+                (self.model, chains[r].take(np.arange(start, stop)), mean_step)
+                for r, start, stop in self._units()
+            ]
+            proposals = self._by_replicate(self._in_parallel(number, _propose, tasks, move))
+            calls += self.size * self.replicates
+            new = _scores(self.score, proposals)
+            # A failed draw is a move that is not accepted.
+            taken = new >= threshold
+            chains = tuple(
+                old.updated(row, other) for old, row, other in zip(chains, taken, proposals, strict=True)
+            )
+            scores = np.where(taken, new, scores)
+            rates.append(float(taken.mean()))
+            if steps is None:
+                wish = np.log(mean_step) + _FOLLOW * (rates[-1] - _ACCEPTANCE)
+                mean_step = float(np.exp(np.clip(wish, np.log(_SMALLEST), 0.0)))
+            if tell is not None:
+                # Thresholds rise while the draws of a level are moved; so does what is shown.
+                before = last.threshold if np.isfinite(last.threshold) else min(threshold, 0.0)
+                shown = before + (threshold - before) * (move + 1) / self.moves
+                tell(calls, shown, float(np.log(fraction[alive].mean())), float(np.mean(rates)))
+        return Level(
+            chains=chains,
+            x=_joined(chains),
+            score=scores,
+            threshold=threshold,
+            fraction=fraction,
+            accepted=float(np.mean(rates)),
+            step=np.array(used),
+            next_step=mean_step,
+            calls=calls,
+            drawn=last.drawn,
+        )
+
+    def _units(self) -> list[tuple[int, int, int]]:
+        """Divide the draws into what one worker does at once: replicate, first draw and end."""
+        length = _BLOCK if self.model.kind == "one" else self.size
+        return [
+            (r, start, min(start + length, self.size))
+            for r in range(self.replicates)
+            for start in range(0, self.size, length)
+        ]
+
+    def _by_replicate(self, parts: Sequence[Chains]) -> tuple[Chains, ...]:
+        """Put the units of each replicate together again."""
+        units = self._units()
+        return tuple(
+            Chains.concatenate([part for part, unit in zip(parts, units, strict=True) if unit[0] == r])
+            for r in range(self.replicates)
+        )
+
+    def _rng(self, *place: int) -> np.random.Generator:
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=place))
+
+    def _in_parallel(
+        self, level: int, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], move: int = 0
+    ) -> list[Any]:
+        """Call ``function(rng, *task)`` for each unit, with a generator of its own."""
+        # Move 0 of a level other than the first is the one after the copies were chosen, hence + 1.
+        rngs = [self._rng(r, level, move + 1, start) for r, start, _ in self._units()]
+        pairs = list(zip(rngs, tasks, strict=True))
+        if self.workers == 1:
+            return [function(rng, *task) for rng, task in pairs]
+        import joblib
+
+        def run() -> list[Any]:
+            parallel = joblib.Parallel(n_jobs=self.workers, prefer="threads")
+            return list(parallel(joblib.delayed(function)(rng, *task) for rng, task in pairs))
+
+        try:
+            return run()
+        except Exception as error:
+            if not is_worker_death(error):
+                raise
+        # Once may be chance, such as a machine short of memory. The same draws are made again.
+        try:
+            return run()
+        except Exception as error:
+            if not is_worker_death(error):
+                raise
+            raise WorkerError(
+                f"a worker process died twice in level {level} of model {self.model.name!r}: it was killed, "
+                f"perhaps for its memory, or crashed ({type(error).__name__}). Levels that were finished are "
+                "kept if store= was given. Draw with workers=1 to see more."
+            ) from error
+
+
+def _telling(tell: Tell, level: int, log_p: float) -> Callable[[int, float, float, float], None]:
+    """Return what tells of a level, given log P of the level before."""
+    return lambda calls, threshold, step, accepted: tell(level, calls, threshold, log_p + step, accepted)
+
+
+def _logs(levels: Sequence[Level]) -> Array:
+    """Log P of each level by each replicate, (levels, R)."""
+    with np.errstate(divide="ignore"):
+        return np.cumsum(np.log([level.fraction for level in levels]), axis=0)
 
 
 def _next(scores: Array, last: float, reach: float) -> tuple[float, Stop | None]:
@@ -329,7 +459,7 @@ def _next(scores: Array, last: float, reach: float) -> tuple[float, Stop | None]
     return threshold, "flat" if threshold < last + _LEAST_RISE else None
 
 
-def _plain(model: Model, rng: np.random.Generator, size: int) -> tuple[Chains, int]:
+def _plain(rng: np.random.Generator, model: Model, size: int) -> tuple[Chains, int]:
     """Draw until there are as many as wanted that did not fail; also return how many draws it took."""
     whole = draw(model, rng, size)
     made = size
@@ -346,17 +476,12 @@ def _plain(model: Model, rng: np.random.Generator, size: int) -> tuple[Chains, i
         made += int(good[-1]) + 1 if len(good) == len(bad) else size
         rows = np.arange(size)
         rows[bad[: len(good)]] = size + good
-        whole = _both(whole, more).take(rows)
+        whole = Chains.concatenate([whole, more]).take(rows)
     return whole, made
 
 
-def _both(first: Chains, second: Chains) -> Chains:
-    x = join(first.x, second.x)
-    valid = np.concatenate([first.valid, second.valid])
-    if first.single:
-        return Chains(x, valid, first.normals + second.normals, True)
-    pairs = zip(first.normals, second.normals, strict=True)
-    return Chains(x, valid, [np.concatenate(pair) for pair in pairs], False)
+def _propose(rng: np.random.Generator, model: Model, chains: Chains, mean_step: float) -> Chains:
+    return _proposal(model, rng, chains, mean_step)
 
 
 def _proposal(model: Model, rng: np.random.Generator, chains: Chains, mean_step: float) -> Chains:
@@ -380,30 +505,3 @@ def _copies(rng: np.random.Generator, rows: Array, size: int) -> Array:
     times, rest = divmod(size, len(rows))
     extra = rng.choice(rows, rest, replace=False)
     return np.concatenate([np.tile(rows, times), extra])
-
-
-class _Pool:
-    """Run a function on each of a list, in threads if there are several workers."""
-
-    def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._parallel: Any = None
-
-    def __enter__(self) -> "_Pool":
-        if self._workers != 1:
-            import joblib
-
-            self._parallel = joblib.Parallel(n_jobs=self._workers, prefer="threads")
-            self._parallel.__enter__()
-        return self
-
-    def __exit__(self, *reason: Any) -> None:
-        if self._parallel is not None:
-            self._parallel.__exit__(*reason)
-
-    def __call__(self, function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        if self._parallel is None:
-            return [function(item) for item in items]
-        import joblib
-
-        return list(self._parallel(joblib.delayed(function)(item) for item in items))

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import numpy as np
 from scipy import special
 
-from evidencenet._common.arrays import Data, arrays_of, finite_rows, map_arrays
+from evidencenet._common.arrays import Data, arrays_of, finite_rows, join, map_arrays
 from evidencenet.rare import laws
 from evidencenet.simulation.model import DrawError, Model
 
@@ -521,6 +521,17 @@ class Chains:
             normals = [array[rows] for array in self.normals]
         return Chains(map_arrays(lambda array: array[rows], self.x), self.valid[rows], normals, self.single)
 
+    @staticmethod
+    def concatenate(parts: "Sequence[Chains]") -> "Chains":
+        """Join draws of the same model."""
+        if len(parts) == 1:
+            return parts[0]
+        x, valid = join(*(part.x for part in parts)), np.concatenate([part.valid for part in parts])
+        if parts[0].single:
+            return Chains(x, valid, [draw for part in parts for draw in part.normals], True)
+        calls = zip(*(part.normals for part in parts), strict=True)
+        return Chains(x, valid, [np.concatenate(call) for call in calls], False)
+
     def updated(self, accepted: Array, other: "Chains") -> "Chains":
         """Return these draws, with the accepted ones in the place of their own."""
 
@@ -670,9 +681,10 @@ def check_steerable(model: Model, *, seed: int = 0) -> None:
     """
     if model.kind == "jax":
         raise UnsteerableError(
-            f"model {model.name!r} is a JAX simulator, whose random numbers come from keys and cannot be "
-            'steered. Write it with NumPy: simulate(rng, n), or simulate(rng) with kind="one"; inside, '
-            "JAX functions may be called on numbers drawn from rng."
+            f"model {model.name!r} is a JAX simulator. Its random numbers come from keys, which are hashed: "
+            "no key gives numbers close to those of another, so they cannot be steered. Draw the numbers "
+            'with NumPy, in simulate(rng, n), or in simulate(rng) with kind="one", and call your JAX '
+            "functions on them."
         )
     rng = np.random.default_rng(np.random.SeedSequence(seed))
     n = _TRIAL_ROWS

@@ -1,7 +1,6 @@
 """`write_report`: one HTML page that holds the answer, the checks and how the network was made."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,6 +15,8 @@ import numpy as np
 from evidencenet import losses, networks
 from evidencenet._common.arguments import explained
 from evidencenet._common.arrays import kind_of, layout, layout_text, map_arrays
+from evidencenet._common.atomic import write_bytes
+from evidencenet._common.harmless import harmless, harmless_text, listed, pair_text
 from evidencenet._common.versions import versions
 from evidencenet._common.wording import fixed, odds, p_value, probabilities, typeset
 from evidencenet.checks.scores import of_pair
@@ -29,8 +30,6 @@ _LN10 = float(np.log(10.0))
 # In inches. Small, so that the letters can still be read where a telephone shrinks the figure to its screen.
 _SIZE, _SQUARE = (4.0, 3.3), (4.0, 4.1)
 _LEARNED = "learned by training on halves of the draws"
-# Control characters except line ends, and marks that change the direction of writing.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # Of more pairs of models than this, only those that hold the best model are listed.
 _MOST_PAIRS = 10
 Answers = Comparison | Sequence[Comparison] | Mapping[str, Comparison]
@@ -83,13 +82,8 @@ def write_report(
     if title is None:
         title = models_text(net.names)
     page = _page(net, check, answers, title, made or {})
-    partial_file = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        # A lone surrogate in a name cannot be encoded. It is replaced, so that the page is written.
-        partial_file.write_text(page, encoding="utf-8", errors="replace", newline="\n")
-        os.replace(partial_file, target)
-    finally:
-        partial_file.unlink(missing_ok=True)
+    # A lone surrogate in a name cannot be encoded. It is replaced, so that the page is written.
+    write_bytes(target, page.encode("utf-8", "replace"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +234,7 @@ def distribution(
         ),
         _SIZE,
         name=f"log-k-{k}",
-        title=f"Log K of {names[1]} against {names[0]}",
+        title=f"Log K of {pair_text(names[1], names[0])}",
         text=f"Histograms of natural log K, one for draws of each model.{text if observed else ''}",
     )
     tails = [(name, value, *_tails(values, label, value)) for name, value in observed.items()]
@@ -299,7 +293,7 @@ def making(net: EvidenceNetwork, known: Mapping[str, Any]) -> dict[str, str]:
     classes = (*["a fitted reference"] * (len(net.log_prior) - len(net.names)), *net.names)
     shares = _percentages(classes, np.exp(net.log_prior))
     data = {
-        "Models": ", ".join(net.names),
+        "Models": listed(net.names),
         "Data": layout_text(layout(map_arrays(lambda array: array[None], net.example))),
         **({} if net.columns is None else {"Columns": ", ".join(net.columns)}),
         **({} if net.masked is None else {"Missing numbers": "masked, in the draws and in observations"}),
@@ -337,7 +331,7 @@ def _today() -> str:
 
 
 def _percentages(names: Sequence[str], parts: np.ndarray) -> str:
-    return ", ".join(f"{name} {100 * part:.3g}%" for name, part in zip(names, parts, strict=True))
+    return ", ".join(f"{harmless(name)} {100 * part:.3g}%" for name, part in zip(names, parts, strict=True))
 
 
 def _recalibration(net: EvidenceNetwork) -> str:
@@ -375,11 +369,11 @@ def _options(given: Mapping[str, Any]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    """Replace characters that would reverse, or cut off, the text after them."""
+    """Write out characters that would reverse, or cut off, the text after them."""
     # Figures are HTML already, and have been cleaned.
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
-    return _UNSAFE.sub("\N{REPLACEMENT CHARACTER}", value)
+    return harmless_text(value)
 
 
 def _by_name(answer: Any) -> dict[str, Any]:

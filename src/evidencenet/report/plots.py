@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evidencenet._common import wording
+from evidencenet._common.harmless import harmless
 from evidencenet.checks.coverage import Coverage, check_log_k
 from evidencenet.checks.range import HeldOut, Range
 from evidencenet.checks.scores import of_pair
@@ -68,7 +69,7 @@ def model_text(name: str | None, number: int) -> str:
     if len(name) > _LONGEST_NAME:
         name = f"{name[: _LONGEST_NAME - 11]}…{name[-10:]}"
     # Control characters have no glyph, and make an SVG file invalid.
-    return "".join(letter if letter.isprintable() else " " for letter in name).replace("$", r"\$")
+    return harmless(name).replace("$", r"\$")
 
 
 def legend(axis: "Axes", handles: Any = None, texts: Any = None, *, title: str | None = None) -> None:

@@ -8,14 +8,14 @@ long draws take, and on nothing that changes the draws.
 `Source` draws the chunks of one model, `Gathered` puts the chunks of all models together.
 """
 
-import itertools
 import operator
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -31,11 +31,13 @@ from evidencenet._common.arrays import (
     layout_text,
     map_arrays,
 )
+from evidencenet._common.executors import ShippingError
 from evidencenet._common.masks import made_equal, no_infinity
 from evidencenet.simulation.model import DrawError, Model
 
-# Raised at once: a mistake in the model, or a chunk too large for memory. Other exceptions are failed draws.
-_NOT_A_FAILED_DRAW = (DrawError, MemoryError)
+# Raised at once: a mistake in the model, a chunk too large for memory, or a process that died or cannot load
+# the model. Other exceptions are failed draws.
+_NOT_A_FAILED_DRAW = (DrawError, MemoryError, BrokenExecutor, ShippingError)
 # Draws in one block of a batch model: (from draw number, size). A block must be small, because it is the
 # smallest piece of work that can be shared out or stored: 100 draws of 0.02 s take 2 s. It must not be too
 # small, because a call costs 0.1 ms (seed and checks), and more if the simulator prepares something: measured
@@ -48,6 +50,10 @@ _JAX_BLOCK = 500
 # A model whose draws fail by chance half the time makes two good ones at once within 20 tries: it misses all
 # of them three times in a thousand.
 _TRIES = 20
+
+
+class DrawTimeoutError(TimeoutError):
+    """A call of a simulator took longer than its time limit, and was stopped."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +113,12 @@ def join_chunks(chunks: Sequence[Chunk], model: Model) -> Chunk:
     data = [_in_columns(chunk, columns, model.name) for chunk in full]
     thetas = [chunk.theta for chunk in chunks if chunk.theta is not None]
     longest: Any = data[0] if data else None
-    if len({str(layout(x)) for x in data}) > 1:
+    if len({str(layout(x)) for x in data}) > 1 and model.observe is None:
         for x in data[1:]:
             longest, _ = made_equal(longest, x, add_mask=model.kind == "one")
         data = [made_equal(x, longest, add_mask=model.kind == "one")[0] for x in data]
-        for x in data[1:]:
-            check_alike(model.name, x, model.name, data[0])
+    for x in data[1:]:
+        check_alike(model.name, x, model.name, data[0])
     return Chunk(
         x=join(*data) if data else None,
         theta=join(*thetas) if thetas else None,
@@ -193,12 +199,15 @@ class Source:
         first, size = [(first, size) for first, size in sizes if draw > first or first == 0][-1]
         return first + -(-(draw - first) // size) * size
 
-    def draw(self, start: int, stop: int) -> Chunk:
-        """Draw a chunk: all blocks from draw `start`, where one begins, to draw `stop`, where one ends."""
+    def draw(self, start: int, stop: int, calls: "Calls | None" = None) -> Chunk:
+        """Draw a chunk: all blocks from draw `start`, where one begins, to draw `stop`, where one ends.
+
+        `calls` makes the calls of the simulator; by default they are made here.
+        """
         began, before = time.perf_counter(), _global_states()
         blocks = []
         while start < stop:
-            blocks.append(self._draw_block(start))
+            blocks.append(self._draw_block(start, calls or self))
             start += self.block(start)
         after = _global_states()
         return replace(
@@ -207,66 +216,103 @@ class Source:
             outside=tuple(name for name in before if before[name] != after[name]),
         )
 
-    def _draw_block(self, start: int) -> Chunk:
+    def call_block(self, start: int) -> Chunk:
+        """Draw a block by one call of the simulator, which may raise anything."""
         rng, size = self.rng(start), self.block(start)
-        if self.model.kind == "one":
-            return self._draw_rows(start, itertools.repeat(rng), None, None)
-        row_rngs = (self.rng(start, row) for row in itertools.count())
-        theta = None
-        try:
-            theta = self.model.draw_parameters(rng, size)
-            x, columns = self.model.draw_named(rng, size, theta)
-        except _NOT_A_FAILED_DRAW:
-            raise
-        except Exception as error:
-            # With the same parameters, because they usually decide which draws fail.
-            return self._draw_rows(start, row_rngs, theta, error)
-        valid, failure = _finite(x, self.missing)
+        theta = self.model.draw_parameters(rng, size)
+        x, columns = self.model.draw_clean(rng, size, theta)
+        valid, failure = self._checked(rng, x)
         if not valid.all():
             x = map_arrays(operator.itemgetter(valid), x)
             theta = None if theta is None else map_arrays(operator.itemgetter(valid), theta)
         return Chunk(x, theta, valid, failure, columns=columns)
 
-    def _draw_rows(
-        self,
-        start: int,
-        rngs: Iterator[np.random.Generator],
-        thetas: Parameters | None,
-        raised: Exception | None,
-    ) -> Chunk:
+    def call_rows(self, start: int) -> Callable[[int], Chunk]:
+        """Return the function that draws one of a block by a call of its own, as a chunk of one draw.
+
+        The call may raise anything.
+        """
+        single = self.model.kind == "one"
+        # With the parameters of the block, because they usually decide which draws fail.
+        thetas = None if single else self._thetas(start)
+
+        def call(row: int) -> Chunk:
+            rng = self.rng(start) if single else self.rng(start, row)
+            theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
+            x, columns = self.model.draw_clean(rng, 1, theta)
+            valid, failure = self._checked(rng, x)
+            if not valid[0]:
+                return Chunk(None, None, valid, failure)
+            return Chunk(x, theta, valid, failure, columns=columns)
+
+        return call
+
+    def _thetas(self, start: int) -> Parameters | None:
+        """Return the parameters of a block; None if there is no prior, or if it raises an exception."""
+        try:
+            return self.model.draw_parameters(self.rng(start), self.block(start))
+        except _NOT_A_FAILED_DRAW:
+            raise
+        except Exception:
+            return None
+
+    def _draw_block(self, start: int, calls: "Calls") -> Chunk:
+        if self.model.kind == "one":
+            return self._draw_rows(start, None, calls)
+        try:
+            return calls.call_block(start)
+        except _NOT_A_FAILED_DRAW:
+            raise
+        except Exception as error:
+            return self._draw_rows(start, error, calls)
+
+    def _draw_rows(self, start: int, raised: Exception | None, calls: "Calls") -> Chunk:
         """Draw one at a time; `raised` is the exception of the whole block, if that was tried before."""
-        size = self.block(start)
-        draws: list[tuple[Data, Parameters | None]] = []
+        size, call = self.block(start), calls.call_rows(start)
+        rows: list[Chunk] = []
         valid = np.zeros(size, dtype=bool)
         failure: Exception | str | None = raised
-        columns: tuple[str, ...] | None = None
-        for row, rng in zip(range(size), rngs, strict=False):
+        for row in range(size):
             try:
-                theta = self.model.draw_parameters(rng, 1) if thetas is None else _row(thetas, row)
-                x, columns = self.model.draw_named(rng, 1, theta)
+                one = call(row)
             except _NOT_A_FAILED_DRAW:
                 raise
             except Exception as error:
                 failure = failure or error
             else:
-                finite, not_finite = _finite(x, self.missing)
-                failure = failure or not_finite
-                if finite[0]:
+                failure = failure or one.failure
+                if one.x is not None:
                     valid[row] = True
-                    draws.append((x, theta))
+                    rows.append(one)
                     if self.model.kind != "one":
-                        check_alike(self.model.name, x, self.model.name, draws[0][0])
-            if start == 0 and not draws and row + 1 == self.patience:
+                        check_alike(self.model.name, one.x, self.model.name, rows[0].x)  # type: ignore[arg-type]
+            if start == 0 and not rows and row + 1 == self.patience:
                 return Chunk(None, None, valid[: row + 1], failure)
-        if raised and len(draws) == size:
-            self._check_takes_batches(size, raised)
+        if raised and len(rows) == size:
+            if not isinstance(raised, DrawTimeoutError):
+                self._check_takes_batches(size, raised)
             # With other random numbers no draw failed. Still, one failure happened: count it.
             valid[0] = False
-            draws = draws[1:]
-        if not draws:
+            rows = rows[1:]
+        if not rows:
             return Chunk(None, None, valid, failure)
-        theta = None if draws[0][1] is None else join(*(theta for _, theta in draws))
-        return Chunk(join(*(x for x, _ in draws)), theta, valid, failure, columns=columns)
+        theta = None if rows[0].theta is None else join(*(one.theta for one in rows))
+        return Chunk(join(*(one.x for one in rows)), theta, valid, failure, columns=rows[-1].columns)
+
+    def _checked(self, rng: np.random.Generator, x: Data) -> tuple[np.ndarray, str | None]:
+        """Return which draws are valid, boolean (n,), and a text about the others.
+
+        A clean draw is observed once to see whether it is valid. The noise is not kept.
+        """
+        if self.model.observe is None:
+            return _finite(x, self.missing)
+        valid, failure = _finite(x, False)
+        if valid.any():
+            observed = self.model.observed(rng, map_arrays(operator.itemgetter(valid), x))
+            seen, not_seen = _finite(observed, self.missing)
+            valid[valid] = seen
+            failure = failure or not_seen
+        return valid, failure
 
     def _check_takes_batches(self, size: int, raised: Exception) -> None:
         """Raise if no two draws can be made at once: then the model has a mistake, and no draw has failed."""
@@ -280,6 +326,16 @@ class Source:
             f"model {self.model.name!r} raised {words(raised)} for {size} draws at once, but for none "
             "of them alone; correct it for batches, or use kind='one'"
         ) from raised
+
+
+class Calls(Protocol):
+    """What makes the calls of a simulator: `Source`, or `TimedCalls` with a time limit."""
+
+    def call_block(self, start: int) -> Chunk:
+        """Draw a block by one call."""
+
+    def call_rows(self, start: int) -> Callable[[int], Chunk]:
+        """Return the function that draws one of a block by a call of its own."""
 
 
 def _finite(x: Data, missing: bool) -> tuple[np.ndarray, str | None]:

@@ -7,7 +7,7 @@ draws, weights, and the text and HTML that show the record.
 import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -29,10 +29,12 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.display import card, listed_names
+from evidencenet._common.harmless import harmless, listed
 from evidencenet._common.masks import Form, is_unequal, mask_missing, pad, with_nan
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
 from evidencenet.simulation.io.draws import PathLike, naming, read_draws, write_draws
 from evidencenet.simulation.labels import checked_failed, checked_labels, checked_names
+from evidencenet.simulation.observe import Observation, Observe
 
 LogDensity = Callable[[Any], Any]
 
@@ -92,6 +94,13 @@ class Simulations:
         ``"mask"``: NaN in `x` is a missing number. The data then become a dict of ``"x"`` and ``"mask"``, or
         images with a further channel, which says where there are numbers; observations with NaN are brought
         to the same form. Numbers must be missing in the draws in the same way as in the observation.
+    observe
+        ``observe(rng, clean)`` adds noise to a batch of clean draws, or whatever else happens before they
+        are observed; or one such function, or `Model`, for each model, None where draws are data already.
+        Then `x` are clean draws. They are kept as `clean`, the attribute `x` has one observation of each,
+        and `train` draws new noise in every epoch.
+    seed
+        Of the noise in the attribute `x`.
 
     Warns
     -----
@@ -109,6 +118,11 @@ class Simulations:
     ((3, 3), array([1.  , 0.75]))
     >>> Simulations({"flat": x[:3], "trend": x[3:]}).names
     ('flat', 'trend')
+    >>> noisy = Simulations(
+    ...     x, [0, 0, 0, 1, 1, 1], observe=lambda rng, clean: clean + rng.normal(size=clean.shape)
+    ... )
+    >>> bool(np.all(noisy.clean == x)), bool(np.any(noisy.x == x))
+    (True, False)
     """
 
     x: Data
@@ -120,6 +134,9 @@ class Simulations:
     log_density: tuple[LogDensity | None, ...] | None = None
     columns: tuple[str, ...] | None = None
     masked: Form | None = None
+    clean: Data | None = field(default=None, init=False)
+    observation: Observation | None = field(default=None, init=False)
+    noise_seed: int = field(default=0, init=False)
 
     def __init__(
         self,
@@ -133,6 +150,8 @@ class Simulations:
         log_density: Sequence[LogDensity | None] | None = None,
         columns: Sequence[str] | None = None,
         missing: Literal["mask"] | None = None,
+        observe: Observe | None = None,
+        seed: int = 0,
     ) -> None:
         if missing not in (None, "mask"):
             raise ValueError(
@@ -151,8 +170,18 @@ class Simulations:
         labels, label_names = checked_labels(model, n, names)
         all_names = checked_names(label_names, labels)
         all_columns = _checked_columns(own_columns if columns is None else columns, data)
+        observation = None if observe is None else Observation.of(observe, all_names, missing == "mask")
+        clean = None
         masked: Form | None = None
-        if missing == "mask":
+        if observation is not None:
+            _check_finite(data)
+            clean, data = data, observation.realise(data, labels, seed)
+            if layout(data) != layout(clean):
+                # What is observed has other numbers than the clean draws.
+                all_columns = None
+            # Only vectors can have missing numbers that `observe` makes.
+            masked = "elements" if missing == "mask" else None
+        elif missing == "mask":
             data, masked = mask_missing(data)
         counts = np.bincount(labels, minlength=len(all_names))
         for name, count in zip(all_names, counts, strict=True):
@@ -174,12 +203,15 @@ class Simulations:
             log_density=_checked_log_density(log_density, all_names),
             columns=all_columns,
             masked=masked,
+            clean=clean,
+            observation=observation,
+            noise_seed=seed,
         )
 
     def _set(self, **fields: Any) -> None:
         """Fill in the fields as they are, with arrays that cannot be written to by mistake."""
         for name, value in fields.items():
-            if name in ("x", "model") or (name == "log_weight" and value is not None):
+            if name in ("x", "model") or (name in ("log_weight", "clean") and value is not None):
                 value = map_arrays(_read_only, value)
             object.__setattr__(self, name, value)
 
@@ -308,6 +340,16 @@ class Simulations:
         _warn_if_few(self.names[k], self.counts[k], float(new.effective_sample_size[k]))
         return new
 
+    def observed_again(self, *, seed: int) -> "Simulations":
+        """Return the same clean draws with other noise in `x`; `train` does it by itself in every epoch."""
+        if self.clean is None or self.observation is None:
+            raise ValueError(
+                "these draws have no clean part, so they cannot be observed again; give observe= to "
+                "Model(...) or to Simulations(...)"
+            )
+        x = self.observation.realise(self.clean, self.model, seed)
+        return Simulations._unchecked(**(vars(self) | {"x": x, "noise_seed": seed}))
+
     def of_equal_weight(self, *, seed: int = 0) -> "Simulations":
         """Return a random part of weighted draws that has equal weights, as if drawn from the new prior.
 
@@ -383,6 +425,7 @@ class Simulations:
         keys: str | Sequence[str] | None = None,
         log_density: Sequence[LogDensity | None] | None = None,
         missing: Literal["mask"] | None = None,
+        observe: Observe | None = None,
         max_bytes: int | None = None,
     ) -> Self:
         """Read draws from files that any program wrote.
@@ -410,6 +453,9 @@ class Simulations:
             As in `Simulations`; files do not hold it.
         missing
             ``"mask"``: NaN is a missing number, as in `Simulations`; by default it is a failed draw.
+        observe
+            As in `Simulations`, or the list of models that were simulated: then the file holds clean draws.
+            Files do not hold functions.
         max_bytes
             How much memory the draws of one file may take. By default 256 MB, or 100 times the size of the
             file if that is more: a small file that unpacks to more was probably made to do harm.
@@ -428,7 +474,18 @@ class Simulations:
             fields = read_draws(
                 path, names=names, label=label, keys=keys, max_bytes=max_bytes, missing=missing is not None
             )
-            if (masked := fields.pop("masked")) is None:
+            noise_seed, masked = fields.pop("noise_seed"), fields.pop("masked")
+            if noise_seed is not None and observe is None:
+                raise ValueError(
+                    "it holds clean draws, and no file can hold the function that observes them. Give the "
+                    "models that were simulated, read(path, observe=[first, second]), or the function, "
+                    "read(path, observe=add_noise)"
+                )
+            if noise_seed is not None or observe is not None:
+                # Clean draws: numbers are missing only after they are observed.
+                fields["missing"] = fields["missing"] or missing or ("mask" if masked else None)
+                return cls(**fields, log_density=log_density, observe=observe, seed=noise_seed or 0)
+            if masked is None:
                 return cls(**fields, log_density=log_density)
             # Masked before they were written. The names are those of the numbers before that.
             columns, _ = fields.pop("columns"), fields.pop("missing")
@@ -437,7 +494,8 @@ class Simulations:
     def write(self, path: PathLike) -> None:
         """Write the draws to a file, from which `read` gets the same to the bit.
 
-        A file that exists already is replaced only when the new one is complete.
+        Of draws with `clean` parts only these are written. Then `read` needs `observe`, and draws the noise
+        in `x` anew. A file that exists already is replaced only when the new one is complete.
 
         Parameters
         ----------
@@ -620,7 +678,7 @@ def _by_model(x: Any, names: Sequence[str] | None) -> tuple[Any, np.ndarray, Seq
             "with the data of each model, Simulations({'flat': x0, 'trend': x1})"
         )
     if names is not None and sorted(names) != sorted(map(str, x)):
-        raise ValueError(f"x has the models {', '.join(map(str, x))}, but names= gives {', '.join(names)}")
+        raise ValueError(f"x has the models {listed(x)}, but names= gives {listed(names)}")
     ordered = list(x) if names is None else list(names)
     columns: tuple[str, ...] | None = None
     tables = 0
@@ -684,7 +742,7 @@ def _checked_columns(columns: Sequence[str] | None, x: Data) -> tuple[str, ...] 
             "number of a draw"
         )
     if len(set(names)) < len(names):
-        raise ValueError(f"two columns have the same name: {', '.join(names)}; names must be distinct")
+        raise ValueError(f"two columns have the same name: {listed(names)}; names must be distinct")
     return names
 
 
@@ -827,6 +885,7 @@ def _subset(sims: Simulations, chosen: np.ndarray, failed: Sequence[int]) -> Sim
     model, weight = sims.model[chosen], sims.log_weight
     fields = {
         "x": map_arrays(operator.itemgetter(chosen), sims.x),
+        "clean": None if sims.clean is None else map_arrays(operator.itemgetter(chosen), sims.clean),
         "model": model,
         # Checked again, because all draws taken of a model may have a weight of zero.
         "log_weight": None if weight is None else _checked_log_weight(weight[chosen], model, sims.names),
@@ -887,6 +946,9 @@ def _joined(parts: Sequence[Simulations]) -> Simulations:
         parameters=joined if parameters else None,
         log_density=_joined_densities(parts),
         columns=parts[0].columns,
+        clean=None if parts[0].clean is None else join(*(part.clean for part in parts)),
+        observation=parts[0].observation,
+        noise_seed=parts[0].noise_seed,
         masked=parts[0].masked,
     )
 
@@ -900,16 +962,33 @@ def _joined_densities(parts: Sequence[Simulations]) -> tuple[LogDensity | None, 
 def _check_alike(first: Simulations, other: Simulations) -> None:
     """Raise unless two Simulations can be joined; the message says what differs."""
     if first.names != other.names:
-        raise ValueError(f"the models differ: {', '.join(first.names)} and {', '.join(other.names)}")
+        raise ValueError(f"the models differ: {listed(first.names)} and {listed(other.names)}")
     if layout(first.x) != layout(other.x):
         raise ValueError(
             f"the data differ: {layout_text(layout(first.x))} and {layout_text(layout(other.x))}; "
             "keys, shapes and types must be the same"
         )
+    _check_observed_alike(first, other)
     if (first.log_weight is None) != (other.log_weight is None):
         raise ValueError("one has log_weight and the other has not; give both (zeros if equal) or none")
     if _parameter_layouts(first) != _parameter_layouts(other):
         raise ValueError("the parameters differ in what they hold; keep the same ones in both, or none")
+
+
+def _check_observed_alike(first: Simulations, other: Simulations) -> None:
+    """Raise unless two Simulations are observed by the same functions, or both by none."""
+    functions = [None if sims.observation is None else sims.observation.functions for sims in (first, other)]
+    if functions[0] != functions[1]:
+        raise ValueError(
+            "they are observed by different functions; give both the same observe, as the same object"
+            if None not in functions
+            else "one has clean draws and observe, and the other has not; give observe to both, or to none"
+        )
+    if first.clean is not None and other.clean is not None and layout(first.clean) != layout(other.clean):
+        raise ValueError(
+            f"the clean draws differ: {layout_text(layout(first.clean))} and "
+            f"{layout_text(layout(other.clean))}; keys, shapes and types must be the same"
+        )
 
 
 def _parameter_layouts(sims: Simulations) -> list[tuple[Any, ...]] | None:
@@ -969,19 +1048,21 @@ def _warn_if_few(name: str, count: int, worth: float) -> None:
 def _table(sims: Simulations) -> str:
     """Return a small table: one row per model."""
     parts = sims.x if isinstance(sims.x, dict) else {"x": sims.x}
-    shapes = ", ".join(f"{key} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
+    shapes = ", ".join(f"{harmless(key)} {array.shape[1:]} {array.dtype}" for key, array in parts.items())
     columns = {"draws": sims.counts, "failed": sims.failed}
     if sims.log_weight is not None:
         columns["effective"] = tuple(round(float(size)) for size in sims.effective_sample_size)
-    width = max(len(name) for name in ("model", *sims.names))
+    names = [harmless(name) for name in sims.names]
+    width = max(len(name) for name in ("model", *names))
     rows = [f"{'model':<{width}}" + "".join(f"{title:>13}" for title in columns)]
-    for k, name in enumerate(sims.names):
+    for k, name in enumerate(names):
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
+    noise = "" if sims.clean is None else ", observed anew in training"
     if sims.columns is not None:
         rows.append(f"columns: {listed_names(sims.columns)}")
     if sims.masked is not None:
         rows.append("missing numbers are masked")
-    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}", *rows])
+    return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}{noise}", *rows])
 
 
 def _card(sims: Simulations) -> str:
@@ -1001,6 +1082,8 @@ def _card(sims: Simulations) -> str:
         rows.append(("missing numbers", "masked"))
     if sims.parameters is not None:
         rows.append(("parameters", "kept"))
+    if sims.clean is not None:
+        rows.append(("clean draws", "kept; training draws new noise in every epoch"))
     return card(f"{len(sims):,} draws of {len(sims.names)} models", rows)
 
 

@@ -3,46 +3,34 @@
 import contextlib
 import math
 import os
-import time
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, cast
 
 import numpy as np
 
 from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import kind_of
+from evidencenet._common.executors import checked_executor
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
-from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning, log
-from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, join_chunks, words
+from evidencenet._common.signals import kept_on_sigterm
+from evidencenet._common.warnings import FailedDrawsWarning, RandomnessWarning
+from evidencenet.simulation.chunks import Chunk, Gathered, Source, block_sizes, words
 from evidencenet.simulation.dataset import Simulations, tell_padding
+from evidencenet.simulation.failures import SimulationError, Tally, patience
+from evidencenet.simulation.jobs import Part
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.store import Store, open_store
-from evidencenet.simulation.workers import is_worker_death, worker_error
+from evidencenet.simulation.parts import draw_part
+from evidencenet.simulation.runs import Pace, Run
+from evidencenet.simulation.status import status
+from evidencenet.simulation.store import open_store
+from evidencenet.simulation.workers import Workers
+from evidencenet.simulation.writer import Writer
 
-# A simulation stops if more draws failed than `max_failed` allows, by so many standard errors:
-# a model that fails just as often as allowed is then stopped by chance once in 30,000 looks.
-_SIGMAS = 4.0
-# The failed fraction is not judged before so many draws: from 50 it is known to ±0.07.
-_LEAST_DRAWS = 50
-# A chunk should take so many seconds: progress moves, and a worker that is interrupted loses no more.
-_CHUNK_SECONDS = 1.0
-# A chunk is at most so many times as long as the one before: the time of the first few draws may deceive.
-_GROWTH = 10
-# Several workers get at least so many chunks each, so that they finish at about the same time.
-_CHUNKS_PER_WORKER = 4
-# Draws are written to the store after so many seconds. To write takes 20 ms, under 1% of the time.
-_WRITE_SECONDS = 3.0
-# Neither a chunk nor what waits to be written takes more bytes than this, unless a single block does.
-_MOST_BYTES = 2**26
 # Failed draws are told as a warning from this fraction on: they then change log K by 0.05 or more.
 _TOLD_FAILED = 0.05
-
-
-class SimulationError(RuntimeError):
-    """Too many draws of a model failed."""
 
 
 @explained(
@@ -75,10 +63,13 @@ def simulate(
     seed: int | None = 0,
     fractions: Sequence[float] | Mapping[str, float] | None = None,
     chunk: int | None = None,
-    workers: int = 1,
+    workers: int | None = None,
+    executor: Any = None,
+    timeout: float | None = None,
     max_failed: float = 0.5,
     keep_parameters: bool = False,
     store: str | os.PathLike[str] | None = None,
+    part: tuple[int, int] | str | None = None,
     missing: Literal["mask"] | None = None,
     progress: bool = True,
 ) -> Simulations:
@@ -104,7 +95,17 @@ def simulate(
         time that draws take, into chunks of about one second.
     workers
         How many chunks are drawn at the same time, −1 for one per processor. They run in threads, or in any
-        backend chosen with ``joblib.parallel_config``.
+        backend chosen with ``joblib.parallel_config``. The default is 1, or as many as `executor` has.
+    executor
+        Draws the chunks elsewhere: a `concurrent.futures.Executor`, such as ``ProcessPoolExecutor(8)``,
+        Dask's ``client.get_executor()``, or anything else with ``submit``. Models may be lambdas: they are
+        sent as bytes by cloudpickle. It stays open.
+    timeout
+        The most seconds that one draw may take. A draw that takes longer is stopped, and counts as failed. A
+        simulator of kind "batch" or "jax" makes a block of n draws in one call, which may take n times as
+        long; after that its draws are made one by one, each with the limit. It needs workers that are
+        processes: an `executor` of processes, or several `workers` with joblib's backend "loky". Each of
+        these starts a second process, which makes the calls and is killed if it must be.
     max_failed
         The failed fraction of a model above which an error is raised, as soon as it exceeds this by four
         standard errors. Fewer than 50 draws are not judged.
@@ -112,9 +113,14 @@ def simulate(
         Whether to keep the parameters of each draw in the `parameters` of the result.
     store
         A folder, with a name that ends in ``.zarr``, which keeps the draws. They are written every three
-        seconds. After an interruption of any kind, make the same call again: it reads what was stored and
-        draws only the rest, and the result is the same to the bit as without the interruption. With a larger
-        `n` the store grows. ``Simulations.read`` reads a complete store.
+        seconds, and on Ctrl-C and SIGTERM. After an interruption of any kind, make the same call again: it
+        reads what was stored and draws only the rest, and the result is the same to the bit as without the
+        interruption. With a larger `n` the store grows. ``Simulations.read`` reads a complete store.
+    part
+        ``(3, 20)`` or ``"3/20"``: draw only the third of twenty parts, counted from 1. Twenty jobs, all with
+        the same other arguments, fill the same `store`, at the same time or not, and a job that was
+        interrupted may be started again. No draw is made twice. When all have ended, the store is complete;
+        the same call without `part` completes it in any case, and reads it.
     missing
         ``"mask"``: NaN in a draw is a missing number, and not a failure; see `Simulations`. A draw without
         any number, or with infinity, fails.
@@ -125,7 +131,10 @@ def simulate(
     -------
     Simulations
         The draws of the first model, then those of the second, and so on. Failures are counted up to the last
-        draw used, so ``drawn`` is exactly the number of draws that were needed.
+        draw used, so ``drawn`` is exactly the number of draws that were needed. If models have `observe`, the
+        result has their clean draws in `clean`, and one observation of each in `x`.
+    Status
+        With `part`: what is in the store, and what is missing; see `status`. The draws are not read.
 
     Raises
     ------
@@ -161,7 +170,9 @@ def simulate(
 
     Examples
     --------
-    >>> from evidencenet.simulation.model import Model
+    >>> from evidencenet.simulation.failures import SimulationError, Tally, patience
+    from evidencenet.simulation.jobs import Part
+    from evidencenet.simulation.model import Model
     >>> flat = Model("flat", lambda rng, n: rng.normal(size=(n, 3)))
     >>> wide = Model("wide", lambda rng, n: rng.normal(scale=2, size=(n, 3)))
     >>> simulate([flat, wide], 1000, seed=1, progress=False).counts
@@ -181,10 +192,13 @@ def simulate(
         )
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
-    if workers != -1:
-        workers = whole("workers", workers, 1)
+    crew = _checked_workers(workers, executor, timeout)
     if not 0 <= max_failed < 1:
         raise ValueError(f"max_failed must be at least 0 and less than 1, got {max_failed}")
+    own = None if part is None else Part.checked(part)
+    if own is not None and (store is None or seed is None):
+        lacking = "store=" if store is None else "a seed"
+        raise ValueError(f"part={own} needs {lacking}: all parts draw into one store, from one seed")
     seed = checked_seed(seed, stacklevel=4)
     opened = None
     if store is not None:
@@ -192,24 +206,34 @@ def simulate(
             "models": [model.name for model in models],
             "kind": [model.kind for model in models],
             "prior": [model.prior is not None for model in models],
+            "observe": [model.observe is not None for model in models],
             "seed": seed,
             "blocks": [[list(block) for block in block_sizes(model)] for model in models],
             "fractions": fractions_of_n.tolist(),
             "keep_parameters": bool(keep_parameters),
             "missing": missing,
+            # It decides which draws fail.
+            "timeout": None if timeout is None else float(timeout),
         }
-        code = [fingerprint(model.simulate, model.prior) for model in models]
+        code = [fingerprint(model.simulate, model.prior, model.observe) for model in models]
         opened = open_store(store, settings, shares, code)
-    unequal = [model.kind == "one" for model in models]
+    sources = [
+        Source(model, m, seed, patience(max_failed), missing is not None) for m, model in enumerate(models)
+    ]
+    runs = [Run(source, crew, Pace(crew.at_once, most), opened) for source in sources]
+    if own is not None and opened is not None:
+        with kept_on_sigterm():
+            _tell_outside(draw_part(runs, shares, opened, own, max_failed, progress))
+        # A second signature for this, of fourteen arguments, would make type checkers' messages unreadable.
+        return cast(Any, status(opened.path))
+    unequal = [model.kind == "one" and model.observe is None for model in models]
     gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
     outside: dict[str, set[str]] = {}
-    with Progress("simulating", sum(shares), enabled=progress) as bar:
-        for m, model in enumerate(models):
-            source = Source(model, m, seed, _patience(max_failed), missing is not None)
-            pace = Pace(workers, most)
+    with kept_on_sigterm(), Progress("simulating", sum(shares), enabled=progress) as bar:
+        for model, source, run in zip(models, sources, runs, strict=True):
             with (
-                _Writer(opened, source) as writer,
-                contextlib.closing(_chunks(source, gathered, pace, opened)) as chunks,
+                Writer(opened, source, discard=SimulationError) as writer,
+                contextlib.closing(_chunks(run, gathered)) as chunks,
             ):
                 used = _fill(gathered, source, chunks, max_failed, writer, bar)
             if used:
@@ -219,143 +243,20 @@ def simulate(
     if gathered.padded is not None:
         tell_padding(*gathered.padded)
     densities = [model.log_density for model in models]
-    return Simulations(**gathered.fields(), log_density=densities, missing=missing)
+    observe = models if any(model.observe is not None for model in models) else None
+    return Simulations(
+        **gathered.fields(), log_density=densities, missing=missing, observe=observe, seed=seed
+    )
 
 
-@dataclass
-class Pace:
-    """How long the next chunk of a model should be, from the time that the last one took.
-
-    Parameters
-    ----------
-    workers
-        How many chunks are drawn at the same time; −1 for one per processor.
-    most
-        The most draws that a chunk may have.
-    """
-
-    workers: int
-    most: float
-    _draws: float = field(default=0.0, init=False)
-
-    def note(self, chunk: Chunk) -> None:
-        """Learn from a chunk how many draws one chunk should have."""
-        drawn = len(chunk.valid)
-        by_time = _CHUNK_SECONDS * drawn / max(chunk.seconds, 1e-9)
-        by_size = _MOST_BYTES * drawn / max(chunk.size, 1)
-        self._draws = min(by_time, by_size, _GROWTH * drawn)
-
-    def draws(self, left: int) -> int:
-        """Return how many draws the next chunk should have, if `left` are to be made."""
-        workers = (os.cpu_count() or 1) if self.workers == -1 else self.workers
-        fair = math.inf if workers == 1 else left / (_CHUNKS_PER_WORKER * workers)
-        return max(1, int(min(self._draws, fair, self.most)))
-
-
-def _chunks(
-    source: Source, gathered: Gathered, pace: Pace, store: Store | None
-) -> Generator[tuple[int, Chunk, bool]]:
+def _chunks(run: Run, gathered: Gathered) -> Generator[tuple[int, Chunk, bool]]:
     """Yield chunk after chunk of a model, in order and without end: first draw, chunk, whether it is new."""
-    m, died_at = source.number, None
+    m = run.source.number
     while True:
         valid, start = gathered.valid[m], gathered.drawn[m]
         # With the valid fraction so far, this many draws give those that are still missing.
-        stop = source.end(start + math.ceil(gathered.missing(m) * max(start, 1) / max(valid, 1)))
-        stored = [] if store is None else [first for first in store.starts(m) if start <= first < stop]
-        while start < stop:
-            chunk = store.read(m, start) if store is not None and start in stored else None
-            if chunk is not None:
-                yield start, chunk, False
-                start += len(chunk.valid)
-                continue
-            until = min([first for first in stored if first > start], default=stop)
-            units = _units(source, start, until, pace)
-            try:
-                with contextlib.closing(_drawn(source, units, pace.workers)) as made:
-                    for chunk in made:
-                        pace.note(chunk)
-                        yield start, chunk, True
-                        start += len(chunk.valid)
-            except Exception as error:
-                if not is_worker_death(error):
-                    raise
-                # Once may be chance, such as a machine short of memory. The same draws are made again.
-                if died_at == start:
-                    raise worker_error(source.model.name, start, error) from error
-                died_at = start
-                log.warning(
-                    "a worker process died at draw %d of model %r; trying again", start, source.model.name
-                )
-
-
-def _units(source: Source, start: int, stop: int, pace: Pace) -> Iterator[tuple[int, int]]:
-    """Divide draws into chunks: first draw and end of each."""
-    while start < stop:
-        end = min(source.end(start + pace.draws(stop - start)), stop)
-        if start < source.patience:
-            # A model that always fails is stopped here.
-            end = min(end, source.end(source.patience))
-        yield start, end
-        start = end
-
-
-def _drawn(source: Source, units: Iterator[tuple[int, int]], workers: int) -> Generator[Chunk]:
-    """Draw chunks, in order; with several workers, several at the same time."""
-    if workers == 1:
-        yield from (source.draw(start, stop) for start, stop in units)
-        return
-    import joblib
-
-    # A task is a chunk: joblib must not put several together, since they have the right length already.
-    parallel = joblib.Parallel(n_jobs=workers, prefer="threads", return_as="generator", batch_size=1)
-    results = parallel(joblib.delayed(source.draw)(start, stop) for start, stop in units)
-    try:
-        # Not "yield from", which would close the results before the warnings are caught.
-        for chunk in results:  # noqa: UP028
-            yield chunk
-    finally:
-        with warnings.catch_warnings():
-            # Joblib warns about results not used. That is intended once there are enough draws.
-            warnings.simplefilter("ignore")
-            results.close()
-
-
-class _Writer:
-    """Write the chunks of a model to a store, several together if they come fast; all at the end."""
-
-    def __init__(self, store: Store | None, source: Source) -> None:
-        self._store, self._source = store, source
-        self._start = 0
-        self._waiting: list[Chunk] = []
-        self._last = time.monotonic()
-
-    def __enter__(self) -> "_Writer":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
-        # Draws of a simulator that fails too often are not stored: it will be corrected.
-        if kind is None or not issubclass(kind, SimulationError):
-            self._write()
-
-    def add(self, start: int, chunk: Chunk, *, wait: bool) -> None:
-        """Take the next chunk; `wait` means that it is too early to write it."""
-        if self._store is None:
-            return
-        if start != self._start + sum(len(waiting.valid) for waiting in self._waiting):
-            self._write()
-        if not self._waiting:
-            self._start = start
-        self._waiting.append(chunk)
-        full = sum(waiting.size for waiting in self._waiting) >= _MOST_BYTES
-        if not wait and (full or time.monotonic() - self._last >= _WRITE_SECONDS):
-            self._write()
-
-    def _write(self) -> None:
-        if self._store is not None and self._waiting:
-            chunk = join_chunks(self._waiting, self._source.model)
-            self._store.write(self._source.number, self._start, chunk)
-        self._waiting = []
-        self._last = time.monotonic()
+        stop = run.source.end(start + math.ceil(gathered.missing(m) * max(start, 1) / max(valid, 1)))
+        yield from run.chunks(start, stop)
 
 
 def _fill(
@@ -363,29 +264,24 @@ def _fill(
     source: Source,
     chunks: Iterator[tuple[int, Chunk, bool]],
     max_failed: float,
-    writer: _Writer,
+    writer: Writer,
     bar: Progress,
 ) -> set[str]:
     """Gather as many valid draws of a model as are wanted; return which global random numbers it used."""
-    m, lost, failure = source.number, 0, None
+    m, tally = source.number, Tally(source.model.name, max_failed)
     outside: set[str] = set()
     for start, chunk, new in chunks:
-        failure = failure or chunk.failure
-        drawn, lost = start + len(chunk.valid), lost + chunk.lost
-        enough = drawn - lost >= gathered.shares[m]
-        if _is_too_many(lost, drawn, max_failed, source.patience):
-            raise _too_many(source.model, lost, drawn, max_failed, failure)
+        tally.add(chunk)
         gathered.add(m, chunk)
-        gathered.failure[m] = None if failure is None else words(failure)
+        gathered.failure[m] = None if tally.failure is None else words(tally.failure)
         outside |= set(chunk.outside)
         if new:
-            writer.add(start, chunk, wait=drawn < _LEAST_DRAWS and lost > max_failed * drawn)
-        bar.update(gathered.done, model=source.model.name, **({"failed": f"{lost:,}"} if lost else {}))
-        if enough:
+            writer.add(start, chunk, wait=tally.early)
+        failed = {"failed": f"{tally.lost:,}"} if tally.lost else {}
+        bar.update(gathered.done, model=source.model.name, **failed)
+        if not gathered.missing(m):
             break
-    if lost:
-        text = "model %r: %d of %d draws failed, the first by %s; log K accounts for it"
-        log.warning(text, source.model.name, lost, drawn, words(failure))
+    tally.tell()
     return outside
 
 
@@ -426,31 +322,17 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
         )
 
 
-def _is_too_many(lost: int, drawn: int, max_failed: float, patience: int) -> bool:
-    """Say whether more draws failed than are allowed, beyond doubt."""
-    doubt = _SIGMAS * math.sqrt(max_failed * (1 - max_failed) * drawn)
-    all_failed = lost == drawn >= patience
-    return all_failed or (drawn >= _LEAST_DRAWS and lost > max_failed * drawn + doubt)
-
-
-def _too_many(
-    model: Model, lost: int, drawn: int, max_failed: float, failure: Exception | str | None
-) -> SimulationError:
-    missing = (
-        " If NaN means that a number is missing, give missing='mask'." if "NaN" in words(failure) else ""
-    )
-    error = SimulationError(
-        f"model {model.name!r}: {lost} of {drawn} draws failed ({lost / drawn:.0%}), more than "
-        f"max_failed={max_failed:.0%}; the first failure was {words(failure)}. Correct the simulator or the "
-        f"prior, or raise max_failed if such failures belong to the model.{missing}"
-    )
-    error.__cause__ = failure if isinstance(failure, Exception) else None
-    return error
-
-
-def _patience(max_failed: float) -> int:
-    """Return how many failures in a row, from the start, happen to a working model once in a million."""
-    return max(_LEAST_DRAWS, math.ceil(math.log(1e-6) / math.log(max(max_failed, 0.5))))
+def _checked_workers(workers: Any, executor: Any, timeout: Any) -> Workers:
+    """Return who draws."""
+    if workers is not None and workers != -1:
+        if hasattr(workers, "submit"):
+            raise TypeError(f"workers is {kind_of(workers)}; give it as executor=")
+        workers = whole("workers", workers, 1)
+    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+        raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
+    if timeout is not None and not 0 < timeout < math.inf:
+        raise ValueError(f"timeout must be more than 0 seconds, got {timeout}; leave it out for no limit")
+    return Workers(workers, None if executor is None else checked_executor(executor), timeout)
 
 
 def _checked_models(models: Any) -> list[Model]:

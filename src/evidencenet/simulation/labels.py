@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from evidencenet._common.arrays import plain_array
+from evidencenet._common.harmless import listed
 from evidencenet._common.warnings import InputWarning
 
 
@@ -153,7 +154,7 @@ def coded(
     if known is None or names is None:
         return numbers, names if known is None else known
     if sorted(known) != sorted(names):
-        raise ValueError(f"the models are {', '.join(known)}, but names= gives {', '.join(names)}")
+        raise ValueError(f"the models are {listed(known)}, but names= gives {listed(names)}")
     if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(known):
         raise ValueError(f"labels go from {numbers.min()} to {numbers.max()} for {len(known)} models")
     return _places(known, names)[numbers], names

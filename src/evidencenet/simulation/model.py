@@ -21,6 +21,7 @@ from evidencenet._common.arrays import (
     plain_array,
 )
 from evidencenet._common.display import card, named
+from evidencenet._common.forked import check_not_forked
 from evidencenet._common.masks import is_unequal, pad
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ _SIGNATURES = {
     "batch": ("simulate(rng, n) -> n rows", "prior(rng, n) -> n rows, simulate(rng, theta) -> n rows"),
     "one": ("simulate(rng) -> one draw", "prior(rng) -> one theta, simulate(rng, theta) -> one draw"),
     "jax": ("simulate(key) -> one draw", "prior(key) -> one theta, simulate(key, theta) -> one draw"),
+}
+_OBSERVE = {
+    "batch": "observe(rng, clean) -> n rows, one for each clean draw",
+    "one": "observe(rng, clean) -> one data set, for one clean draw",
+    "jax": "observe(key, clean) -> one data set, for one clean draw",
 }
 # For the card in a notebook.
 _CALLS = {
@@ -87,6 +93,13 @@ class Model:
         on it. By default a call makes 10 draws, after the first 100 draws 100, after 10,000 draws 1,000, and
         after a million 10,000 (``"jax"``: always 500). Give a larger number if each call costs time of its
         own, for example to start a program.
+    observe
+        What happens to a draw after `simulate`, if that is expensive: noise, a mask, an instrument, a
+        selection. `simulate` then returns clean draws. They are kept, also in stores and files, and
+        ``observe(rng, clean)`` is cheap and called many times: training draws new noise in every epoch. It
+        gets n clean draws and returns n data sets; for kind ``"one"`` one of each, for ``"jax"``
+        ``observe(key, clean)``. A draw fails if it fails in either step. Clean draws of all models must have
+        the same shape.
     log_density
         If it is known, the natural log of p(x|model): ``log_density(x)`` takes a batch of n data sets, for
         every kind of model, and returns n numbers; −inf where the density is zero. `train` then uses it
@@ -105,6 +118,15 @@ class Model:
     >>> x, theta = level.draw(np.random.default_rng(1), 5)
     >>> x.shape, theta.shape
     ((5, 20), (5,))
+
+    A slow simulator and cheap noise, which is then drawn anew in every epoch of a training:
+
+    >>> theory = Model(
+    ...     "theory",
+    ...     prior=lambda rng, n: rng.normal(size=n),
+    ...     simulate=lambda rng, mean: np.repeat(mean[:, None], 20, axis=1),
+    ...     observe=lambda rng, clean: clean + rng.normal(size=clean.shape),
+    ... )
     """
 
     name: str
@@ -113,6 +135,7 @@ class Model:
     kind: Kind = field(default="batch", kw_only=True)
     log_density: Callable[[Any], Any] | None = field(default=None, kw_only=True)
     block: int | None = field(default=None, kw_only=True)
+    observe: Callable[..., Any] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -130,8 +153,14 @@ class Model:
             raise TypeError(f"model {self.name!r}: simulate must be a function, got {self.simulate!r}")
         if self.prior is not None and not callable(self.prior):
             raise TypeError(f"model {self.name!r}: prior must be a function or None, got {self.prior!r}")
+        if self.observe is not None and not callable(self.observe):
+            raise TypeError(
+                f"model {self.name!r}: observe must be a function of random numbers and clean draws, or "
+                f"None, got {self.observe!r}"
+            )
         self._check_arguments("prior", self.prior, 1)
         self._check_arguments("simulate", self.simulate, 1 if self.prior is None else 2)
+        self._check_observe()
         if self.block is not None:
             if self.kind == "one":
                 raise ValueError(f"model {self.name!r}: kind 'one' makes one draw in a call; leave out block")
@@ -143,14 +172,15 @@ class Model:
             )
 
     def __repr__(self) -> str:
-        options = {"prior": self.prior, "log_density": self.log_density}
+        options = {"prior": self.prior, "observe": self.observe, "log_density": self.log_density}
         given = "".join(f", {key}={_name(value)}" for key, value in options.items() if value is not None)
         return f"Model({self.name!r}, simulate={_name(self.simulate)}{given}, kind={self.kind!r})"
 
     def _repr_html_(self) -> str:
         prior = [] if self.prior is None else [("prior", named(self.prior))]
+        observe = [] if self.observe is None else [("observe", named(self.observe))]
         kind = ("kind", f"{self.kind}: {_CALLS[self.kind]}")
-        return card(f"Model {self.name}", [("simulate", named(self.simulate)), *prior, kind])
+        return card(f"Model {self.name}", [("simulate", named(self.simulate)), *prior, *observe, kind])
 
     def draw(self, rng: np.random.Generator, n: int) -> tuple[Data, Parameters | None]:
         """Draw n data sets and their parameters.
@@ -193,12 +223,37 @@ class Model:
 
     def draw_data(self, rng: np.random.Generator, n: int, theta: Parameters | None) -> Data:
         """Draw one data set for each of n parameters; `theta` is None for a model without a prior."""
-        return self.draw_named(rng, n, theta)[0]
+        clean, _ = self.draw_clean(rng, n, theta)
+        return clean if self.observe is None else self.observed(rng, clean)
 
-    def draw_named(
+    def observed(self, rng: np.random.Generator, clean: Data) -> Data:
+        """Observe clean draws: return a data set for each, with new noise."""
+        if self.observe is None:
+            raise ValueError(f"model {self.name!r} has no observe: its draws are data as they are")
+        n = len(arrays_of(clean)[0])
+        if self.kind == "batch":
+            raw, _ = _columns(self.observe(rng, clean), n)
+        elif self.kind == "one":
+            rows = [map_arrays(operator.itemgetter(i), clean) for i in range(n)]
+            raw = self._stacked("observe", [_row(self.observe(rng, row))[0] for row in rows])
+        else:
+            # Minibatches have any number of draws of a model. Few sizes are compiled: powers of two.
+            size = 1 << (n - 1).bit_length()
+            padded = map_arrays(operator.itemgetter(np.arange(size) % n), clean)
+            many = self._compiled_observe(_keys(rng, size), padded)
+            raw = map_arrays(operator.itemgetter(slice(n)), many)
+        return self._as_draws("observe", raw, n)
+
+    def draw_clean(
         self, rng: np.random.Generator, n: int, theta: Parameters | None
     ) -> tuple[Data, tuple[str, ...] | None]:
-        """Draw data as `draw_data` does; return them, and the names of their columns if they have any."""
+        """Draw what `simulate` gives: data, or clean draws if the model has `observe`.
+
+        Returns
+        -------
+        clean, names
+            With n rows; and the names of the columns, if they have any.
+        """
         names: tuple[str, ...] | None = None
         n = _checked_request(rng, n)
         simulate = cast(Callable[..., Any], self.simulate)
@@ -213,6 +268,10 @@ class Model:
             raw = self._stacked("simulate", [row for row, _ in rows])
         else:
             raw = self._compiled_simulate(_keys(rng, n), *(() if theta is None else (theta,)))
+        return self._as_draws("simulate", raw, n), names
+
+    def _as_draws(self, function: str, raw: Any, n: int) -> Data:
+        """Return what a function gave as data with n rows."""
         try:
             x = as_data(raw)
         except (TypeError, ValueError) as error:
@@ -222,16 +281,18 @@ class Model:
                     f". It returned a tuple of {len(raw)}: return the data alone. Parameters are kept by "
                     "simulate(..., keep_parameters=True) if they come from a prior"
                 )
-            raise self._error(f"simulate did not return data: {error}{advice}") from None
+            raise self._error(f"{function} did not return data: {error}{advice}") from None
         for array in arrays_of(x):
-            self._check_rows("simulate", array.shape[:1], n)
-        return x, names
+            self._check_rows(function, array.shape[:1], n)
+        return x
 
     def _check_rows(self, function: str, rows: tuple[int, ...], n: int) -> None:
         if rows == (n,):
             return
         given = f"{rows[0]} rows" if rows else "a single number"
-        signature = _SIGNATURES[self.kind][self.prior is not None]
+        signature = (
+            _OBSERVE[self.kind] if function == "observe" else _SIGNATURES[self.kind][self.prior is not None]
+        )
         advice = "; if it makes one draw in a call, add kind='one'" if self.kind == "batch" else ""
         raise self._error(
             f"{function} returned {given} where {n} {'was' if n == 1 else 'were'} wanted; "
@@ -267,10 +328,29 @@ class Model:
                 f"{wanted}{advice}"
             ) from None
 
+    def _check_observe(self) -> None:
+        """Raise if `observe` cannot be called with random numbers and clean draws."""
+        if self.observe is None:
+            return
+        try:
+            signature = inspect.signature(self.observe)
+        except (TypeError, ValueError):  # some functions in C do not tell
+            return
+        if not _binds(signature, 2):
+            raise TypeError(
+                f"model {self.name!r}: observe{signature} cannot be called as kind={self.kind!r} calls it: "
+                f"{_OBSERVE[self.kind]}"
+            )
+
     def _error(self, text: str) -> DrawError:
         return DrawError(f"model {self.name!r}: {text}")
 
     def _stacked(self, function: str, rows: list[Any]) -> Any:
+        if function == "simulate" and self.observe is not None and is_unequal(rows):
+            raise self._error(
+                "simulate returned clean draws of unequal length; observe needs one shape for all. Return "
+                "the longest, and let observe return a dict with a mask"
+            )
         try:
             return _stack(rows)
         except (TypeError, ValueError) as error:
@@ -280,6 +360,10 @@ class Model:
     @functools.cached_property
     def _compiled_prior(self) -> Callable[..., Any]:
         return _vectorise(self.prior)
+
+    @functools.cached_property
+    def _compiled_observe(self) -> Callable[..., Any]:
+        return _vectorise(self.observe)
 
     @functools.cached_property
     def _compiled_simulate(self) -> Callable[..., Any]:
@@ -353,6 +437,7 @@ def _vectorise(function: Any) -> Callable[..., Any]:
 def _keys(rng: np.random.Generator, n: int) -> "jax.Array":
     import jax
 
+    check_not_forked()
     # Two words of 32 bits: with a single one, two of 1000 chunks would share a key with probability 1e-4.
     first, second = rng.integers(2**32, size=2, dtype=np.uint32)
     return jax.random.split(jax.random.fold_in(jax.random.key(first), second), n)

@@ -3,12 +3,14 @@
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evidencenet._common import files
 from evidencenet._common.arrays import Data, join, map_arrays
+from evidencenet._common.harmless import harmless
 
 Array = np.ndarray
 
@@ -57,9 +59,14 @@ class Levels:
         r = len(self.size)
         if r < 2:
             return np.zeros(len(self.threshold))
-        without = [_log_mean(np.delete(self.by_replicate, i, 1), np.delete(self.size, i)) for i in range(r)]
-        spread = np.stack(without) - np.mean(without, axis=0)
-        return np.sqrt((r - 1) / r * np.square(spread).sum(axis=0))
+        without = np.array(
+            [_log_mean(np.delete(self.by_replicate, i, 1), np.delete(self.size, i)) for i in range(r)]
+        )
+        # Where one run alone reached a level, P without it is zero, and P is known to a factor of e at best.
+        known = np.isfinite(without).all(axis=0)
+        spread = np.where(known, without, 0.0)
+        spread = spread - spread.mean(axis=0)
+        return np.where(known, np.sqrt((r - 1) / r * np.square(spread).sum(axis=0)), 1.0)
 
     def log_boost(self, score: Array) -> Array:
         """Log of how many more draws there are than the model's own density says, by the score.
@@ -124,8 +131,10 @@ class Levels:
 
 def _log_mean(logs: Array, size: Array) -> Array:
     largest = logs.max(axis=1, keepdims=True)
-    mean = np.average(np.exp(logs - largest), axis=1, weights=size)
-    return largest[:, 0] + np.log(mean)
+    finite = np.where(np.isfinite(largest), largest, 0.0)
+    mean = np.average(np.exp(logs - finite), axis=1, weights=size)
+    with np.errstate(divide="ignore"):
+        return finite[:, 0] + np.log(mean)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -212,6 +221,23 @@ class RareDraws:
             tuple(levels),
         )
 
+    def cut(self, levels: Sequence[int]) -> "RareDraws":
+        """Return the draws of so many levels of each model, counting the plain ones; the others go."""
+        keep = self.level < np.asarray(levels)[self.model]
+        if keep.all():
+            return self
+        shorter = tuple(
+            replace(
+                each,
+                **{
+                    name: getattr(each, name)[:number]
+                    for name in ("threshold", "by_replicate", "count", "accepted", "step")
+                },
+            )
+            for each, number in zip(self.levels, levels, strict=True)
+        )
+        return replace(self, levels=shorter).take(keep)
+
     def split(self, fraction: float = 0.5, *, seed: int = 0) -> tuple["RareDraws", "RareDraws"]:
         """Split the draws in two that are independent of each other: runs stay together.
 
@@ -230,21 +256,33 @@ class RareDraws:
         first = np.isin(self.replicate, chosen)
         return self.take(first), self.take(~first)
 
-    def thinned(self, most: int | None = None) -> "RareDraws":
+    def thinned(self) -> "RareDraws":
         """Return fewer draws of each level: a quarter of 1/error² of its log P.
 
         A test of more draws would see the error of log P, and not that of log K. They are also nearer to
-        independent: the others are copies of the same draws of the level before. At least 50 are kept, and at
-        most `most`; all plain draws are.
+        independent: the others are copies of the same draws of the level before. At least 50 are kept; all
+        plain draws are.
         """
+        return self._spread(
+            [
+                [None if error == 0 else max(_FEWEST, int(0.25 / error**2)) for error in each.log_p_error]
+                for each in self.levels
+            ]
+        )
+
+    def at_most(self, number: int) -> "RareDraws":
+        """Return at most so many draws of each level of each model."""
+        return self._spread([[number] * len(each.threshold) for each in self.levels])
+
+    def _spread(self, wanted: Sequence[Sequence[int | None]]) -> "RareDraws":
+        """Return so many draws of each level of each model, evenly spread; None keeps all."""
         keep = np.zeros(len(self), dtype=bool)
-        for k, each in enumerate(self.levels):
-            for level, error in enumerate(each.log_p_error):
+        for k, numbers in enumerate(wanted):
+            for level, number in enumerate(numbers):
                 rows = np.flatnonzero((self.model == k) & (self.level == level))
-                wanted = len(rows) if error == 0 else max(_FEWEST, int(0.25 / error**2))
-                wanted = min(wanted, len(rows), len(rows) if most is None else most)
+                count = len(rows) if number is None else min(number, len(rows))
                 # Evenly, because neighbours are copies of the same draw of the level before.
-                keep[rows[np.linspace(0, len(rows) - 1, wanted).round().astype(int)]] = True
+                keep[rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]] = True
         return self.take(keep)
 
     @staticmethod
@@ -279,10 +317,10 @@ class RareDraws:
         lines = [f"{len(self):,} draws of {len(self.names)} models, {self.calls:,} simulator calls:"]
         for name, each in zip(self.names, self.levels, strict=True):
             if len(each.threshold) == 1:
-                lines.append(f"  {name}: {each.count[0]:,} plain draws; {each.stop}")
+                lines.append(f"  {harmless(name)}: {each.count[0]:,} plain draws; {each.stop}")
                 continue
             lines.append(
-                f"  {name}: {len(each.threshold) - 1} levels up to log-odds of "
+                f"  {harmless(name)}: {len(each.threshold) - 1} levels up to log-odds of "
                 f"{each.threshold[-1]:.1f} against "
                 f"it, which it reaches with log P = {each.log_p[-1]:.2f} ± "
                 f"{each.log_p_error[-1]:.2f}; {each.stop}"
@@ -320,7 +358,7 @@ class RareDraws:
     def load(cls, path: str | os.PathLike[str]) -> "RareDraws":
         """Read what `save` wrote."""
         about, arrays = files.read(path, "rare draws")
-        try:
+        with files.readable(Path(path)):
             keys = about["keys"]
             x: Data = arrays["x/"] if keys is None else {key: arrays[f"x/{key}"] for key in keys}
             levels = tuple(
@@ -335,17 +373,10 @@ class RareDraws:
                 )
                 for k, (calls, stop) in enumerate(zip(about["calls"], about["stop"], strict=True))
             )
-            return cls(
-                x,
-                arrays["model"],
-                arrays["level"],
-                arrays["replicate"],
-                arrays["score"],
-                tuple(about["names"]),
-                levels,
+            model, level, replicate, score = (
+                arrays[name] for name in ("model", "level", "replicate", "score")
             )
-        except KeyError as error:
-            raise files.FileError(f"{path} is incomplete: it lacks {error}. Make it anew.") from error
+            return cls(x, model, level, replicate, score, tuple(about["names"]), levels)
 
 
 # Draws of a level that are kept however uncertain its log P is.

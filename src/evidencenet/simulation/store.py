@@ -9,11 +9,13 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from evidencenet._common import files
+from evidencenet._common import atomic, files
 from evidencenet._common.arrays import arrays_of
+from evidencenet._common.atomic import remove_all_leftovers, remove_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.chunks import Chunk, Gathered, words
@@ -64,7 +66,10 @@ class Store:
                 about["failure"],
                 columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
             )
-        except (FileError, KeyError) as error:
+        except (FileError, FileNotFoundError, KeyError) as error:
+            if not place.exists():
+                # Another process has just put it together with the one before it.
+                return None
             warnings.warn(
                 f"the chunk at draw {start} of model {model} in {self.path} is damaged and counts as "
                 f"missing: {error}",
@@ -73,8 +78,29 @@ class Store:
             )
             return None
 
+    def pieces(self, model: int) -> "Pieces":
+        """Return which chunks of a model there are, from their descriptions alone."""
+        found = (self._piece(model, start) for start in self.starts(model))
+        return Pieces(self, model, tuple(piece for piece in found if piece is not None))
+
+    def _piece(self, model: int, start: int) -> "Piece | None":
+        """Return what the description of a chunk says; None if it is gone, damaged, or belongs elsewhere."""
+        try:
+            about = containers.zarr_description(self._place(model, start)) or {}
+            self._check_identity(about, model, start)
+            return Piece(start, int(about["drawn"]), int(about["valid"]), about["failure"])
+        except (FileError, OSError, KeyError, TypeError, ValueError):
+            # It is read, and told about, only if it is needed.
+            return Piece(start, 0, 0, None) if self._place(model, start).exists() else None
+
     def write(self, model: int, start: int, drawn: Chunk) -> None:
-        """Store a chunk; one that is there already is replaced."""
+        """Store a chunk. One that is there already is replaced, unless it is intact and longer."""
+        there = self._piece(model, start)
+        if there is not None and there.drawn > len(drawn.valid):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", EvidenceWarning)
+                if self.read(model, start) is not None:
+                    return
         structure_x, arrays = containers.flatten("x", drawn.x)
         structure_theta, thetas = containers.flatten("theta", drawn.theta if self.keep_parameters else None)
         about = {
@@ -83,11 +109,19 @@ class Store:
             "x": structure_x,
             "theta": structure_theta,
             "columns": drawn.columns,
+            "drawn": len(drawn.valid),
+            "valid": len(drawn.valid) - drawn.lost,
             "failure": None if drawn.failure is None else words(drawn.failure),
         }
         containers.write(
             self._place(model, start), about, {**arrays, **thetas, "valid": drawn.valid}, ".zarr"
         )
+
+    def remove(self, model: int, start: int, stop: int) -> None:
+        """Remove a chunk, if it ends at a draw that is stored elsewhere."""
+        there = self._piece(model, start)
+        if there is not None and there.stop <= stop:
+            atomic.removed(self._place(model, start))
 
     def _identity(self, model: int, start: int) -> dict[str, Any]:
         return {"model": model, "start": start, "spec": self.spec}
@@ -102,6 +136,90 @@ class Store:
 
     def _place(self, model: int, start: int) -> Path:
         return self.path / str(model) / str(start)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What the description of a stored chunk says.
+
+    Parameters
+    ----------
+    start, drawn, valid
+        Its first draw, how many draws were made, and how many of them are valid. Nothing is known of a
+        damaged chunk: then both numbers are 0.
+    failure
+        What went wrong first, if anything did.
+    """
+
+    start: int
+    drawn: int
+    valid: int
+    failure: str | None
+
+    @property
+    def stop(self) -> int:
+        """The draw after its last one."""
+        return self.start + self.drawn
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The stored chunks of one model, by their first draw. They may overlap."""
+
+    store: Store
+    model: int
+    pieces: tuple[Piece, ...]
+
+    def read(self, start: int, max_bytes: int | None = None) -> Chunk | None:
+        """Return the stored draws from `start` to the end of a chunk; None if there are none, or damaged."""
+        # Two processes that fill one store may have cut their chunks at different draws.
+        there = [p for p in self.pieces if p.start == start or p.start < start < p.stop]
+        for piece in sorted(there, key=lambda piece: piece.stop, reverse=True):
+            chunk = self.store.read(self.model, piece.start, max_bytes)
+            if chunk is not None and len(chunk.valid) > start - piece.start:
+                return chunk.after(start - piece.start) if start > piece.start else chunk
+        return None
+
+    def next_start(self, start: int, stop: int) -> int:
+        """Return the first draw of the next chunk, but at most `stop`."""
+        return min([piece.start for piece in self.pieces if start < piece.start < stop], default=stop)
+
+    @cached_property
+    def prefix(self) -> tuple[int, int]:
+        """Where the first gap is, and how many valid draws there are before it."""
+        end = valid = 0
+        for piece in sorted(self.pieces, key=lambda piece: (piece.start, -piece.stop)):
+            if piece.start > end:
+                break
+            if piece.start == end:
+                end, valid = piece.stop, valid + piece.valid
+            elif piece.stop > end:
+                chunk = self.read(end)
+                if chunk is not None:
+                    end, valid = end + len(chunk.valid), valid + len(chunk.valid) - chunk.lost
+        return end, valid
+
+    @cached_property
+    def runs(self) -> list[tuple[int, int]]:
+        """First draw and end of each run of draws without a gap."""
+        runs: list[tuple[int, int]] = []
+        for piece in sorted(self.pieces, key=lambda piece: piece.start):
+            if piece.drawn == 0:
+                continue
+            if runs and piece.start <= runs[-1][1]:
+                runs[-1] = (runs[-1][0], max(runs[-1][1], piece.stop))
+            else:
+                runs.append((piece.start, piece.stop))
+        return runs
+
+    @property
+    def counted(self) -> tuple[int, int]:
+        """How many draws were made, and how many are valid; where chunks overlap, only one of them counts."""
+        drawn = valid = end = 0
+        for piece in sorted(self.pieces, key=lambda piece: (piece.start, -piece.stop)):
+            if piece.start >= end:
+                drawn, valid, end = drawn + piece.drawn, valid + piece.valid, piece.stop
+        return drawn, valid
 
 
 def is_store(path: Path) -> bool:
@@ -143,12 +261,23 @@ def open_store(
     }
     if not place.parent.is_dir():
         raise FileNotFoundError(f"cannot begin {place}: there is no folder {place.parent}. Make it first.")
+    remove_leftovers(place)
     if not (_is_free(place) and zarr_folder.begin(place, about)):
         _continue(place, about)
+    remove_all_leftovers(place)
     for model, name in enumerate(settings["models"]):
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
+        # The next chunks may begin at other draws, so they would not remove what is left of this one.
+        remove_all_leftovers(place / str(model))
     return Store(place, settings["keep_parameters"], _spec(settings))
+
+
+def stored(path: Path) -> tuple[Store, list[str], list[int]]:
+    """Open a store to look at it; return it, its models, and how many valid draws of each are wanted."""
+    about = _description(path)
+    settings = about["settings"]
+    return Store(path, settings["keep_parameters"], _spec(settings)), settings["models"], about["shares"]
 
 
 def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
@@ -160,21 +289,24 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
     unequal = [kind == "one" for kind in settings.get("kind", [])] or None
     gathered = Gathered(settings["models"], shares, store.keep_parameters, unequal)
     for model in range(len(shares)):
-        starts = store.starts(model)
+        pieces = store.pieces(model)
         while gathered.missing(model):
-            position = gathered.drawn[model]
-            start = max((first for first in starts if first <= position), default=None)
-            chunk = None if start is None else store.read(model, start, max_bytes)
-            if start is None or chunk is None or len(chunk.valid) <= position - start:
-                break
+            chunk = pieces.read(gathered.drawn[model], max_bytes)
+            if chunk is None:
+                # A process that still writes may just have put chunks together.
+                pieces, before = store.pieces(model), pieces
+                if pieces == before:
+                    break
+                continue
             if sum(gathered.drawn) == 0 and chunk.x is not None:
                 # The arrays for all draws are made now, in the size that the description asks for.
                 row = sum(array.nbytes // max(1, len(array)) for array in arrays_of(chunk.x))
                 files.check_expansion(path, row * sum(shares), zarr_folder.size_on_disk(path), max_bytes)
-            # Two processes that fill one store may have cut their chunks at different draws.
-            gathered.add(model, chunk.after(position - start))
+            gathered.add(model, chunk)
     _check_complete(path, settings, gathered)
-    return gathered.fields() | {"missing": settings.get("missing")}
+    # Of models with `observe`, the store holds clean draws.
+    noise_seed = settings["seed"] if any(settings.get("observe", ())) else None
+    return gathered.fields() | {"noise_seed": noise_seed, "missing": settings.get("missing")}
 
 
 def _description(path: Path) -> dict[str, Any]:
@@ -218,10 +350,8 @@ def _spec(settings: Mapping[str, Any]) -> str:
 
 
 def _is_free(path: Path) -> bool:
-    """Whether a store can be begun here; one whose first file is unfinished has not been begun."""
-    if not path.is_dir():
-        return not path.exists()
-    return all(entry.suffix == ".partial" for entry in path.iterdir())
+    """Whether a store can be begun here: there is nothing, or an empty folder."""
+    return not any(path.iterdir()) if path.is_dir() else not path.exists()
 
 
 def _continue(path: Path, about: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ the theory of random matrices (Marchenko & Pastur 1967).
 """
 
 import math
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,10 +19,10 @@ from evidencenet.training.batches import Chunk
 
 _BLOCK_ROWS = 20_000
 # Random parts of the draws: left out in turn for the jackknife, and put together to halves.
-_PARTS = 8
+PARTS = 8
 # The seven affine planes of {0, 1}³ through 0: the ways to halve eight parts that treat all pairs alike.
 _HALVES = tuple(
-    frozenset(i for i in range(_PARTS) if (i & plane).bit_count() % 2 == 0) for plane in range(1, _PARTS)
+    frozenset(i for i in range(PARTS) if (i & plane).bit_count() % 2 == 0) for plane in range(1, PARTS)
 )
 # With more numbers in a draw, covariances take too long to compare and too much space in a file.
 LARGEST = 600
@@ -54,14 +55,35 @@ class Moments:
         blocks = 0
         for chunk in chunks:
             x = flat(chunk.x, axes=2)
-            parts = parts or [_Sums(models, x.shape[1]) for _ in range(_PARTS)]
+            parts = parts or [_Sums(models, x.shape[1]) for _ in range(PARTS)]
             label, weight = np.ravel(chunk.label), np.ravel(chunk.weight)
-            size = min(_BLOCK_ROWS, -(-len(x) // _PARTS))
+            size = min(_BLOCK_ROWS, -(-len(x) // PARTS))
             for start in range(0, len(x), size):
                 rows = slice(start, start + size)
-                parts[blocks % _PARTS].add(x[rows], label[rows], weight[rows])
+                parts[blocks % PARTS].add(x[rows], label[rows], weight[rows])
                 blocks += 1
         return PartialMoments(tuple(parts))
+
+    @staticmethod
+    def of_parts(parts: Sequence[Iterable[Chunk]], models: int, repeats: int = 1) -> "PartialMoments":
+        """Gather the moments of eight parts of scaled draws, in which each draw is observed `repeats` times.
+
+        Several observations of a draw know more of the noise, and no more of the draw. So they count as one.
+        """
+        sums = []
+        for chunks in parts:
+            total: _Sums | None = None
+            for chunk in chunks:
+                x = flat(chunk.x, axes=2)
+                total = total or _Sums(models, x.shape[1])
+                label, weight = np.ravel(chunk.label), np.ravel(chunk.weight) / repeats
+                for start in range(0, len(x), _BLOCK_ROWS):
+                    rows = slice(start, start + _BLOCK_ROWS)
+                    total.add(x[rows], label[rows], weight[rows])
+            if total is not None:
+                total.squares *= repeats
+                sums.append(total)
+        return PartialMoments(tuple(sums))
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +91,43 @@ class PartialMoments:
     """Sums over each of eight random parts of the draws: moments of all, and of any of the parts."""
 
     parts: "tuple[_Sums, ...]"
+
+    @staticmethod
+    def of_model(x: np.ndarray, model: int, models: int) -> "PartialMoments":
+        """Gather the sums of scaled draws (n, d) of one model, divided into eight parts."""
+        parts = []
+        for i in range(PARTS):
+            part, sums = x[len(x) * i // PARTS : len(x) * (i + 1) // PARTS], _Sums(models, x.shape[1])
+            sums.total[model] = sums.squares[model] = len(part)
+            sums.first[model] = part.sum(axis=0, dtype=np.float64)
+            sums.second[model] = part.T @ part
+            parts.append(sums)
+        return PartialMoments(tuple(parts))
+
+    def plus(self, other: "PartialMoments") -> "PartialMoments":
+        """Add the sums of further draws to these; they change in place, and are returned."""
+        for mine, others in zip(self.parts, other.parts, strict=True):
+            for name in ("total", "squares", "first", "second"):
+                operator.iadd(getattr(mine, name), getattr(others, name))
+        return self
+
+    def mapped(self, matrix: np.ndarray, shift: np.ndarray) -> "PartialMoments":
+        """Return the moments of y = x·matrix + shift, given those of x: matrix (d, m), shift (m,)."""
+        parts = []
+        for part in self.parts:
+            new = _Sums(len(part.total), len(shift))
+            new.total, new.squares = part.total.copy(), part.squares.copy()
+            moved = part.first @ matrix
+            new.first = moved + part.total[:, None] * shift
+            mixed = moved[:, :, None] * shift
+            new.second = (
+                np.swapaxes(part.second @ matrix, 1, 2) @ matrix
+                + mixed
+                + np.swapaxes(mixed, 1, 2)
+                + part.total[:, None, None] * np.outer(shift, shift)
+            )
+            parts.append(new)
+        return PartialMoments(tuple(parts))
 
     def of_all(self) -> Moments:
         """Moments of all draws."""
@@ -83,7 +142,7 @@ class PartialMoments:
 
         Seven of the 35 ways are balanced: two parts are in the same half in three of these, whichever two.
         """
-        everyone = set(range(_PARTS))
+        everyone = set(range(PARTS))
         return [
             (
                 _moments([self.parts[i] for i in sorted(half)]),

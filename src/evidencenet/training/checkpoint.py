@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from evidencenet._common import files
+from evidencenet._common.atomic import remove_leftovers
 from evidencenet._common.files import FileError
 from evidencenet._common.fingerprint import fingerprint as code_fingerprint
 from evidencenet._common.versions import versions
@@ -82,6 +83,10 @@ def run_fingerprint(
         "the loss": _identified(loss),
     }
     record |= {name: repr(value) for name, value in (settings or {}).items()}
+    if getattr(sims, "clean", None) is not None:
+        kept = sims.clean if isinstance(sims.clean, dict) else {"": sims.clean}
+        record["the clean draws"] = _hash(*[part for key, array in kept.items() for part in (key, array)])
+        record["observe"] = f"{_HASHED}{code_fingerprint(*sims.observation.functions)}"
     used = {name: text for name, text in versions().items() if name not in _VERSIONS_THAT_DO_NOT_MATTER}
     return record | {f"the version of {name}": text for name, text in used.items()}
 
@@ -159,6 +164,7 @@ def remove(path: str | os.PathLike[str]) -> None:
     """Remove a checkpoint whose network has been saved, and the trials beside it."""
     for place in (Path(path), trials_path(path)):
         place.unlink(missing_ok=True)
+        remove_leftovers(place)
 
 
 def trials_path(path: str | os.PathLike[str]) -> Path:
@@ -182,11 +188,12 @@ def _identified(thing: Any) -> str:
         return "none"
     own = isinstance(thing, FunctionType) or not type(thing).__module__.startswith("evidencenet.")
     if own:
-        return f"{_HASHED}{code_fingerprint(thing)}"
-    parts = [getattr(thing, item.name) for item in fields(thing)] if is_dataclass(thing) else []
-    functions = [part for part in parts if callable(part)]
+        return f"{_HASHED}{code_fingerprint(thing, changing=True)}"
+    parts = {item.name: getattr(thing, item.name) for item in fields(thing)} if is_dataclass(thing) else {}
+    functions = [part for part in parts.values() if callable(part)]
     if functions:
-        return f"{_HASHED}{code_fingerprint(*functions)}"
+        plain = {name: part for name, part in parts.items() if not callable(part)}
+        return f"{_HASHED}{code_fingerprint(*functions, changing=True)} {type(thing).__name__} {plain}"
     return repr(thing)
 
 

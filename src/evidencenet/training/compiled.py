@@ -53,6 +53,8 @@ def keep_compiled_programs() -> None:
     try:
         # Programs are code: nobody else may write here.
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not _is_private(folder):
+            return
     except OSError:
         return
     jax.config.update("jax_compilation_cache_dir", str(folder))
@@ -60,7 +62,17 @@ def keep_compiled_programs() -> None:
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
-def compiled(function: Callable[..., Any], *arguments: Any, **options: Any) -> Callable[..., Any]:
+def _is_private(folder: Path) -> bool:
+    """Whether only this user can write to a folder; what others put there would be run."""
+    if os.name == "nt":
+        return True
+    status = folder.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & 0o022
+
+
+def compiled(
+    function: Callable[..., Any], *arguments: Any, device: Any = None, **options: Any
+) -> Callable[..., Any]:
     """Compile a function for arguments like these, or return the program if it was compiled before.
 
     Parameters
@@ -69,13 +81,16 @@ def compiled(function: Callable[..., Any], *arguments: Any, **options: Any) -> C
         A function of JAX arrays.
     arguments
         Arguments of the shapes and types that it will be called with.
+    device
+        The device that it runs on; None for JAX's default.
     options
         Options of `jax.jit`.
     """
-    lowered = jax.jit(function, **options).lower(*arguments)
+    with jax.default_device(device):
+        lowered = jax.jit(function, **options).lower(*arguments)
     # Programs with the same text still differ if the structure of their arguments differs. Equinox tells
     # states of batch normalisation apart by identity, so programs with these are never found again.
-    key = (lowered.as_text(), jax.tree.structure(arguments))
+    key = (lowered.as_text(), jax.tree.structure(arguments), device)
     with _lock:
         try:
             program = _programs.get(key)

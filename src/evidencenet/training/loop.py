@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -22,7 +22,7 @@ from evidencenet.networks import ensemble
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.training import checkpoint as checkpoints
 from evidencenet.training.batches import Chunk, Source
-from evidencenet.training.compiled import compiled
+from evidencenet.training.devices import Devices
 from evidencenet.training.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -106,11 +106,12 @@ def in_parts(slope: Any, parts: int, weights: Any, state: Any, batch: Chunk) -> 
 def parts_of(architecture: networks.Architecture, chunk: Chunk, outputs: int, state: Any) -> int:
     """Into how many parts a batch is divided, so that the intermediate results of one stay in the cache.
 
-    With batch normalisation it is one, since its statistics are those of the whole batch.
+    With batch normalisation it is one, since its statistics are those of the whole batch; and on other
+    processors than a CPU, for which the limit was measured.
     """
     batch = chunk.label.shape[1]
     example = jax.tree.map(lambda leaf: np.zeros(leaf.shape[2:], leaf.dtype), chunk.x)
-    if jax.tree.leaves(state):
+    if jax.tree.leaves(state) or jax.default_backend() != "cpu":
         return 1
     most = _CACHED / max(ensemble.operations(architecture, example, outputs), 1.0)
     sizes = [size for size in range(_SMALLEST_PART, batch) if batch % size == 0 and size <= most]
@@ -233,9 +234,9 @@ class Checkpoint(NamedTuple):
 
 @dataclass
 class _Course:
-    """One member's course: its present state, its best weights, and the figures of each epoch.
+    """One member's course: its present state, its best weights, the figures of each epoch, and its device.
 
-    Epoch 0 is before training.
+    Epoch 0 is before training. The device is told by its place in the list of devices.
     """
 
     member: Member
@@ -243,6 +244,7 @@ class _Course:
     best_epoch: int
     losses: list[float]
     scores: list[float]
+    place: int = 0
 
     def finished(self, patience: int) -> bool:
         """Say whether the score has not improved for so many epochs: then this member stops."""
@@ -301,12 +303,13 @@ def train_ensemble(
     seed: int,
     progress: bool,
     checkpoint: Checkpoint | None = None,
+    chosen: Sequence[int] | None = None,
 ) -> Trained:
     """Train `members` networks from different initial weights on the same chunks.
 
-    Each member runs the same compiled function in a thread of its own. Members share nothing, so all cores
-    are busy. One large program over all members would not do that: measured on two cores, threads reach 1.7
-    times the rate of a `vmap` over members, with half the compilation.
+    Each member runs the same compiled function in a thread of its own, on one of the devices. Members share
+    nothing, so all cores are busy. One large program over all members would not do that: measured on two
+    cores, threads reach 1.7 times the rate of a `vmap` over members, with half the compilation.
 
     Parameters
     ----------
@@ -324,36 +327,44 @@ def train_ensemble(
         As in `evidencenet.train`.
     checkpoint
         Where to keep the state after each epoch, and which run it belongs to.
+    chosen
+        Train only the members of these numbers; each is the same to the bit as among all.
     """
     if recipe.epochs is None:
         raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
     chunk = next(iter(source.epoch(0)))
     example = jax.tree.map(lambda array: np.zeros(array.shape[2:], array.dtype), chunk.x)
     fixed, starts = initialise_members(architecture, example, outputs, members, seed)
+    starts = starts if chosen is None else [starts[number] for number in chosen]
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
 
     def begin(weights: Any, state: Any) -> Member:
         return Member(weights, state, optimiser.init(weights), weights, np.int32(0))
 
     clock = time.perf_counter()
-    first, held_out = begin(*starts[0]), jax.device_put(held_out)
+    devices, first = Devices.for_members(len(starts)), begin(*starts[0])
     parts = parts_of(architecture, chunk, outputs, first.state)
     step = partial(train_chunk, fixed, loss, optimiser, recipe.average * source.steps, parts)
-    train = compiled(step, first, chunk, donate_argnums=0)
-    judged = compiled(partial(judge_chunk, fixed, loss), 1.0, first.weights, first.state, held_out)
+    train = devices.compiled(step, first, chunk, donate_argnums=0)
+    judged = devices.compiled(partial(judge_chunk, fixed, loss), 1.0, first.weights, first.state, held_out)
     compile_seconds = time.perf_counter() - clock
-    judge = _Judge(judged, held_out)
+    judges = [_Judge(*each) for each in zip(judged, devices.copies(held_out), strict=True)]
+    judge = judges[0]
     # With an offset, the offset alone is the start to beat. Without one, the initial weights mean nothing.
     offset_odds = None if held_out.offset is None else judge.log_odds(0.0, first.weights, first.state)
     score = np.inf if offset_odds is None else judge.score(offset_odds)
-    courses = [_Course(begin(*start), start, 0, [np.nan], [score]) for start in starts]
+    places = [devices.place_of(number) for number in range(len(starts))]
+    courses = [
+        _Course(devices.call(place, begin, *start), start, 0, [np.nan], [score], place)
+        for start, place in zip(starts, places, strict=True)
+    ]
     seconds = _resume(checkpoint, courses)
-    _run_epochs(courses, seconds, train, judge, source, recipe, checkpoint, progress)
+    _run_epochs(courses, seconds, train, judges, devices, source, recipe, checkpoint, progress)
     weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(course.best for course in courses))
     gain, log_odds = _accepted(courses, judge, offset_odds)
     history = History(
-        _padded([course.losses for course in courses]),
-        _padded([course.scores for course in courses]),
+        padded([course.losses for course in courses]),
+        padded([course.scores for course in courses]),
         np.array([course.best_epoch for course in courses]),
         source.batch,
         source.steps * source.batch,
@@ -367,8 +378,9 @@ def train_ensemble(
 def _run_epochs(
     courses: list[_Course],
     seconds: list[float],
-    train: Callable[..., Any],
-    judge: _Judge,
+    train: Sequence[Callable[..., Any]],
+    judges: Sequence[_Judge],
+    devices: Devices,
     source: Source,
     recipe: Recipe,
     checkpoint: Checkpoint | None,
@@ -376,16 +388,17 @@ def _run_epochs(
 ) -> None:
     """Train all members epoch by epoch, until each has stopped; `seconds` are those of the epochs done."""
 
-    def run(course: _Course, chunk: Chunk) -> float:
-        course.member, loss = train(course.member, chunk)
+    def run(course: _Course, copies: Sequence[Chunk]) -> float:
+        course.member, loss = train[course.place](course.member, copies[course.place])
         return float(loss)
 
     def evaluate(course: _Course) -> float:
+        judge = judges[course.place]
         return judge.score(judge.log_odds(1.0, course.member.average, course.member.state))
 
     epochs, members, draws = recipe.epochs or 0, len(courses), source.steps * source.batch
     with (
-        ThreadPoolExecutor(min(members, os.cpu_count() or 1)) as pool,
+        ThreadPoolExecutor(min(members, max(os.cpu_count() or 1, len(devices)))) as pool,
         ThreadPoolExecutor(1) as reader,
         Progress("training", epochs * draws * members, enabled=progress) as bar,
     ):
@@ -396,9 +409,9 @@ def _run_epochs(
                 break
             clock = time.perf_counter()
             losses = []
-            for chunk in _ahead(reader, source.epoch(epoch)):
-                losses.append(list(pool.map(partial(run, chunk=chunk), active)))
-                done += chunk.label.size * len(active)
+            for copies in _ahead(reader, source.epoch(epoch), devices):
+                losses.append(list(pool.map(partial(run, copies=copies), active)))
+                done += copies[0].label.size * len(active)
                 bar.update(done, **_fields(epoch, losses, courses))
             means = np.mean(losses, axis=0)
             for course, loss, score in zip(active, means, pool.map(evaluate, active), strict=True):
@@ -438,8 +451,8 @@ def weighted_mean(values: np.ndarray, weight: np.ndarray) -> tuple[float, float]
 def _keep(checkpoint: Checkpoint, courses: list[_Course], seconds: list[float]) -> None:
     """Write the state of all members to the checkpoint."""
     curves = {
-        "losses": _padded([course.losses for course in courses]),
-        "scores": _padded([course.scores for course in courses]),
+        "losses": padded([course.losses for course in courses]),
+        "scores": padded([course.scores for course in courses]),
         "best_epoch": np.array([course.best_epoch for course in courses]),
         "seconds": np.array(seconds),
     }
@@ -520,17 +533,19 @@ def _output_shape(fixed: Any, weights: Any, state: Any, x: Any) -> tuple[int, ..
     return shape
 
 
-def _ahead(reader: ThreadPoolExecutor, chunks: Iterator[Chunk]) -> Iterator[Chunk]:
-    """Prepare the next chunk while the present one is trained on."""
+def _ahead(
+    reader: ThreadPoolExecutor, chunks: Iterator[Chunk], devices: Devices
+) -> Iterator[tuple[Chunk, ...]]:
+    """Prepare the next chunk, on each device, while the present one is trained on."""
 
-    def fetch() -> Chunk | None:
+    def fetch() -> tuple[Chunk, ...] | None:
         chunk = next(chunks, None)
-        return None if chunk is None else jax.device_put(chunk)
+        return None if chunk is None else devices.copies(chunk)
 
     coming = reader.submit(fetch)
-    while (chunk := coming.result()) is not None:
+    while (copies := coming.result()) is not None:
         coming = reader.submit(fetch)
-        yield chunk
+        yield copies
 
 
 def _fields(epoch: int, losses: list[list[float]], courses: list[_Course]) -> dict[str, str]:
@@ -540,7 +555,8 @@ def _fields(epoch: int, losses: list[list[float]], courses: list[_Course]) -> di
     return {"epoch": str(epoch + 1), "loss": f"{np.mean(losses[-1]):.5f}", "held-out": held_out}
 
 
-def _padded(rows: list[list[float]]) -> np.ndarray:
+def padded(rows: list[list[float]]) -> np.ndarray:
+    """Return rows of unequal length as a table, with NaN where a row has ended."""
     table = np.full((len(rows), max(map(len, rows))), np.nan)
     for row, values in zip(table, rows, strict=True):
         row[: len(values)] = values

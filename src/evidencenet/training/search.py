@@ -1,6 +1,6 @@
 """The search for a plan: plans are tried on few draws and judged by their held-out score.
 
-`Search.run` is the story: four rounds of short trials (inputs, kind of network, settings, loss), each round
+`Search.run` is the story: three rounds of short trials (inputs, kind of network, settings), each round
 asking for alternatives to the best plan so far; then the finalists, the best plan of each of the best kinds
 of network, on all draws. What learns fast is not always what learns most, so kinds are not dropped early.
 """
@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, is_dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,6 +21,7 @@ from evidencenet._common.progress import Progress
 from evidencenet.networks.layout import Layout, candidates
 from evidencenet.training.baseline import LARGEST
 from evidencenet.training.inputs import Inputs, prepare
+from evidencenet.training.loop import Trained
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
 from evidencenet.training.split import Draws
@@ -49,10 +51,10 @@ _SCATTER = 5e-4
 # Networks that gained less than this in a short trial are still at the start of their learning curve. If
 # others have learned more than ten times as much, the slow ones may have been stopped too early.
 _STUCK = 1e-3
-# The logistic loss is tried first, and the others must do better: its value is the score by which plans are
-# judged, it is the least sensitive to outliers, and its log K extrapolates best.
+# The loss, unless the user names one: its value is the score by which plans are judged, it is the least
+# sensitive to outliers, and its log K extrapolates best. Others came out the same within 0.0002 nats in full
+# trainings, also those that had won short trials (docs/decisions.md, "Choice by evidence").
 FIRST_LOSS = losses.Logistic()
-_LOSSES = (FIRST_LOSS, losses.Exponential(), losses.LPopLogistic(), losses.LPopExponential())
 # Sines and cosines of each number that networks are tried with.
 _WAVES = 8
 
@@ -176,7 +178,8 @@ class Freedom:
 class _Attempt:
     """How one plan did on the held-out draws: −log p(true model) of each, (n,), and log K, (n, K).
 
-    Networks `learned` if they improved on what they started from: the baseline, or nothing.
+    Networks `learned` if they improved on what they started from: the baseline, or nothing. The networks
+    themselves are kept only if they were trained on all draws.
     """
 
     plan: Plan
@@ -184,6 +187,8 @@ class _Attempt:
     seconds: float
     learned: bool
     log_k: np.ndarray | None = None
+    inputs: Inputs | None = None
+    trained: Trained | None = None
 
     @property
     def score(self) -> float:
@@ -225,11 +230,15 @@ class Rival:
         Its log K of the held-out draws against model 0, (n, K).
     costs
         Its −log p(true model) of each held-out draw, (n,).
+    inputs, trained
+        The draws, prepared for its plan, and its network; None if it is only a second opinion.
     """
 
     plan: str
     log_k: np.ndarray
     costs: np.ndarray
+    inputs: Inputs | None = None
+    trained: Trained | None = None
 
 
 @dataclass
@@ -267,7 +276,7 @@ class Search:
 
     def run(self, *, progress: bool) -> Plan:
         """Improve the plan round by round, then let the finalists decide; return the best plan."""
-        rounds = (self.other_inputs, self.other_kinds, self.other_settings, self.other_losses)
+        rounds = (self.other_inputs, self.other_kinds, self.other_settings)
         with (
             Progress("choosing", self._expected_trials(), enabled=progress) as bar,
             ThreadPoolExecutor(os.cpu_count() or 1) as pool,
@@ -295,7 +304,7 @@ class Search:
         layout = "" if self.draws.layout is None else str(self.draws.layout)
         return Choice(trials, str(self.best), len(self.few.training_rows), longer, layout)
 
-    @property
+    @cached_property
     def rival(self) -> Rival | None:
         """The best finalist of another kind, if there is one that did not diverge."""
         others = [
@@ -306,10 +315,17 @@ class Search:
         if not others:
             return None
         best = min(others, key=lambda attempt: attempt.score)
+        if best.trained is None and not self.freedom.opinions:
+            # The trial was found in a file, which does not hold its network. The same trial gives the same.
+            self.kept = None
+            best = self._long_trial(best.plan)
         assert best.log_k is not None
-        return Rival(str(best.plan), best.log_k, best.costs)
+        if self.freedom.opinions:
+            # The user named the network, so the rival has no part in the answer.
+            return Rival(str(best.plan), best.log_k, best.costs)
+        return Rival(str(best.plan), best.log_k, best.costs, best.inputs, best.trained)
 
-    # The four rounds: each lists alternatives to the best plan, simplest first.
+    # The three rounds: each lists alternatives to the best plan, simplest first.
 
     def other_inputs(self) -> list[Plan]:
         """List other ways to scale the data, with and without the baseline."""
@@ -364,12 +380,6 @@ class Search:
             plans.append(replace(best, weight_decay=0.1))
         return plans
 
-    def other_losses(self) -> list[Plan]:
-        """List the best plan with other losses."""
-        if self.freedom.loss is not None or not self.attempts[self.best].learned:
-            return []
-        return [replace(self.best, loss=loss) for loss in _LOSSES]
-
     # Trials.
 
     def _with_network(self, network: networks.Architecture) -> Plan:
@@ -414,7 +424,14 @@ class Search:
         weight = draws.weight[draws.held_out_rows]
         costs = trained.costs[0, : len(weight)] * weight
         log_k = draws.held_out_log_k(trained.log_odds)
-        attempt = _Attempt(plan, costs, time.perf_counter() - start, bool(trained.gain.any()), log_k)
+        attempt = _Attempt(
+            plan,
+            costs,
+            time.perf_counter() - start,
+            bool(trained.gain.any()),
+            log_k,
+            *((inputs, trained) if length == "long" else ()),
+        )
         if self.kept is not None:
             self.kept.add(name, StoredTrial(costs, log_k, attempt.seconds, attempt.learned))
         return attempt

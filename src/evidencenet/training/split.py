@@ -9,7 +9,9 @@ from evidencenet._common.arrays import Data, arrays_of, as_data, layout, layout_
 from evidencenet.networks.architectures import Architecture, is_built_in
 from evidencenet.networks.layout import Layout, arranged_example
 from evidencenet.simulation.dataset import Simulations, thinned
-from evidencenet.training.baseline import LARGEST, SMALLEST, covariance
+from evidencenet.simulation.observe import Observation
+from evidencenet.simulation.stream import Stream
+from evidencenet.training.baseline import LARGEST, SMALLEST, PartialMoments, covariance
 from evidencenet.training.scaling import Scaling, has_outliers, may_be_logged
 
 Augment = Callable[[np.random.Generator, Data], Data]
@@ -48,6 +50,14 @@ class Draws:
         Draws of different groups are independent of each other, shape (n,); None if all draws are.
     layout
         What x is; None leaves it as it is.
+    clean, observation
+        The clean parts of the draws, and how they are observed: then x has one observation of each, and
+        training draws new ones. None if x is all there is.
+    stream
+        Training draws that do not lie in memory. Those in x are then a sample of them, on which plans are
+        tried and scalings are fitted, and the held-out draws. None if all draws are in x.
+    reference
+        Moments of all draws of the stream, scaled in one way, from which those of other scalings follow.
     """
 
     x: Data
@@ -61,6 +71,10 @@ class Draws:
     plain: np.ndarray | None = None
     group: np.ndarray | None = None
     layout: Layout | None = None
+    clean: Data | None = None
+    observation: Observation | None = None
+    stream: Stream | None = None
+    reference: "tuple[Scaling, PartialMoments] | None" = None
 
     @staticmethod
     def split(
@@ -70,6 +84,7 @@ class Draws:
         seed: int,
         layout: str | Mapping[str, str] | None = None,
         network: Architecture | None = None,
+        held_out_draws: np.ndarray | None = None,
     ) -> "Draws":
         """Split simulations at random, each model in the same proportion.
 
@@ -87,8 +102,16 @@ class Draws:
             What x is, in the words of `evidencenet.networks.layout`; None guesses it from the draws.
         network
             The user's choice of network, if any: one of his own sees x as it is.
+        held_out_draws
+            Which draws are held out, boolean (n,), if that is settled already.
         """
-        training_rows, held_out_rows = _split_rows(sims, held_out, seed)
+        if held_out_draws is None:
+            training_rows, held_out_rows = _split_rows(sims, held_out, seed)
+        else:
+            rng = np.random.default_rng(seed)
+            training_rows, held_out_rows = (
+                rng.permutation(np.flatnonzero(held_out_draws == one)) for one in (False, True)
+            )
         return Draws(
             sims.x,
             sims.model,
@@ -98,7 +121,37 @@ class Draws:
             held_out_rows,
             augment,
             layout=_layout_of(sims, training_rows, layout, network),
+            clean=sims.clean,
+            observation=sims.observation,
         )
+
+    @property
+    def trained_on(self) -> Data:
+        """What minibatches are taken from: clean draws, if they are observed anew, or x."""
+        return self.clean if self.drawn_anew_each_epoch and self.clean is not None else self.x
+
+    @property
+    def drawn_anew_each_epoch(self) -> bool:
+        """Whether the draws are clean, and training observes them anew in every epoch.
+
+        Log-odds that are known for one observation of a draw do not hold for another.
+        """
+        return self.clean is not None and self.known is None
+
+    @property
+    def training_draws(self) -> int:
+        """How many training draws there are, those that are not in memory included."""
+        return len(self.training_rows) if self.stream is None else sum(self.stream.counts)
+
+    def sample(self) -> "Draws":
+        """Return the draws in memory alone."""
+        return replace(self, stream=None)
+
+    def drawn_anew(self, rng: np.random.Generator, batch: Data, label: np.ndarray) -> Data:
+        """Observe a minibatch of `trained_on`, and augment it; `label` are the models of its draws."""
+        if self.observation is not None and self.drawn_anew_each_epoch:
+            batch = self.observation.draw(rng, batch, label)
+        return batch if self.augment is None else augmented(self.augment, rng, batch)
 
     @property
     def example(self) -> Data:
@@ -128,7 +181,7 @@ class Draws:
 
     def few(self, number: int) -> "Draws":
         """Keep only the first `number` training draws, which are a random sample."""
-        return replace(self, training_rows=self.training_rows[:number])
+        return replace(self, training_rows=self.training_rows[:number], stream=None)
 
     def halves(self, seed: int) -> tuple["Draws", "Draws"]:
         """Divide the training draws at random into two halves, each with half of every model's draws.
@@ -143,9 +196,16 @@ class Draws:
             return replace(self, training_rows=both[0]), replace(self, training_rows=both[1])
         order = np.random.default_rng(seed).permutation(len(self.training_rows))
         order = order[np.argsort(self.model[self.training_rows[order]], kind="stable")]
+        streams = (None, None) if self.stream is None else self.stream.halves()
         # Sorted, so that each half keeps the order of all training draws, which is random already.
         first, second = (
-            replace(self, training_rows=self.training_rows[np.sort(order[i::2])]) for i in (0, 1)
+            replace(
+                self,
+                training_rows=self.training_rows[np.sort(order[i::2])],
+                stream=streams[i],
+                reference=None,
+            )
+            for i in (0, 1)
         )
         return first, second
 

@@ -1,11 +1,15 @@
 """`Trainer`: what all trainings of one call of `train` share."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from evidencenet import networks
 from evidencenet.networks import ensemble
+from evidencenet.training.apart import train_apart
 from evidencenet.training.inputs import Inputs
 from evidencenet.training.loop import Checkpoint, Trained, train_ensemble
 from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
@@ -26,12 +30,15 @@ class Trainer:
         As the user gave it; what it leaves open is filled in for each training.
     order_seed, weights_seed
         Seeds of the order of the draws, and of the initial weights.
+    executor
+        Trains the members of an ensemble, each as a job of its own; None to train them here.
     """
 
     outputs: int
     recipe: Recipe
     order_seed: int
     weights_seed: int
+    executor: Any = None
 
     def fit(
         self,
@@ -43,7 +50,11 @@ class Trainer:
         checkpoint: Checkpoint | None = None,
     ) -> Trained:
         """Train an ensemble by a recipe that is filled in."""
-        return train_ensemble(
+        if self.executor is not None and members > 1 and checkpoint is None:
+            train: Callable[..., Trained] = partial(train_apart, self.executor)
+        else:
+            train = partial(train_ensemble, checkpoint=checkpoint)
+        return train(
             inputs.plan.network,
             self.outputs,
             inputs.plan.loss,
@@ -53,7 +64,6 @@ class Trainer:
             members=members,
             seed=self.weights_seed,
             progress=progress,
-            checkpoint=checkpoint,
         )
 
     def fit_unless_idle(
@@ -75,7 +85,7 @@ class Trainer:
     def fit_one(self, inputs: Inputs, rng: np.random.Generator) -> np.ndarray:
         """Train one network with seeds of its own; return log K of the held-out draws, (n, K)."""
         # The batch that the user named may be larger than these draws, which may be half of all.
-        batch, rows = self.recipe.batch, len(inputs.draws.training_rows)
+        batch, rows = self.recipe.batch, inputs.draws.training_draws
         order_seed, weights_seed = (int(number) for number in rng.integers(2**31, size=2))
         trainer = replace(
             self,
@@ -99,11 +109,14 @@ class Trainer:
         """
         plan = inputs.plan
         decay = self.recipe.weight_decay if plan.weight_decay is None else plan.weight_decay
-        return replace(self.recipe, weight_decay=decay).for_draws(
-            len(inputs.draws.training_rows),
+        recipe = replace(self.recipe, weight_decay=decay).for_draws(
+            inputs.draws.training_draws,
             operations=ensemble.operations(plan.network, inputs.example, self.outputs),
             most=most,
             fewest=fewest,
             shared=networks.shares_weights(plan.network),
             exchangeable=networks.is_exchangeable(plan.network),
         )
+        stream = inputs.draws.stream
+        # Fresh draws are divided into epochs, and no more than they are used.
+        return recipe if stream is None or stream.epochs is None else replace(recipe, epochs=stream.epochs)

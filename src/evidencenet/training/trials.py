@@ -44,12 +44,13 @@ class TrialFile:
         if not Path(self.path).exists():
             return
         about, arrays = files.read(self.path, _KIND)
-        if differences(about["run"], self.run):
-            return
-        for i, trial in enumerate(about["trials"]):
-            self.trials[trial["name"]] = StoredTrial(
-                arrays[f"costs/{i}"], arrays[f"log_k/{i}"], trial["seconds"], trial["learned"]
-            )
+        with files.readable(Path(self.path)):
+            if differences(about["run"], self.run):
+                return
+            for i, trial in enumerate(about["trials"]):
+                self.trials[trial["name"]] = StoredTrial(
+                    arrays[f"costs/{i}"], arrays[f"log_k/{i}"], trial["seconds"], trial["learned"]
+                )
 
     def add(self, name: str, trial: StoredTrial) -> None:
         """Keep a finished trial."""

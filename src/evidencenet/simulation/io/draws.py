@@ -4,6 +4,7 @@
 `Content`: what a file holds, whatever its kind, before it is checked.
 """
 
+import operator
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from evidencenet._common.arrays import (
     map_arrays,
 )
 from evidencenet._common.files import FileError, readable
+from evidencenet._common.harmless import listed
 from evidencenet._common.masks import no_infinity
 from evidencenet._common.warnings import FailedDrawsWarning
 from evidencenet.simulation import store
@@ -167,6 +169,8 @@ class Content:
         The names of the columns of a table.
     data_columns
         The names of the numbers of a draw, if it is a vector and the file gives them.
+    noise_seed
+        Seed of the noise, if the data are clean draws that must be observed first; else None.
     masked
         The form that missing numbers were given before the draws were written; None if there were none.
     missing
@@ -181,6 +185,7 @@ class Content:
     parameters: tuple[Any, ...] | dict[str, np.ndarray] | None = None
     columns: tuple[str, ...] | None = None
     data_columns: tuple[str, ...] | None = None
+    noise_seed: int | None = None
     masked: str | None = None
     missing: str | None = None
 
@@ -226,6 +231,7 @@ def read(path: Path, label: str = "model", keys: Keys = None, max_bytes: int | N
         arrays.get("log_weight"),
         thetas,
         data_columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
+        noise_seed=_noise_seed(about),
         masked=None if keys is not None else about.get("masked"),
     )
 
@@ -256,7 +262,7 @@ def _from_arrays(path: Path, arrays: dict[str, np.ndarray], candidates: Sequence
     if keys is not None:
         x = _chosen(path, arrays, keys)
     elif not data:
-        raise FileError(f"{path} holds no data: it has {', '.join(arrays) or 'nothing'}. Wanted an array x.")
+        raise FileError(f"{path} holds no data: it has {listed(arrays) or 'nothing'}. Wanted an array x.")
     elif len(data) == 1:
         # Its name does not matter, so that files of several kinds can be read together.
         x = next(iter(data.values()))
@@ -283,7 +289,7 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
         header, values = tuple(wanted), values[:, list(wanted.values())]
     names = (*table.words, *columns)
     if values.shape[1] == 0:
-        raise FileError(f"{path} has no columns of data, only {', '.join(names)}.")
+        raise FileError(f"{path} has no columns of data, only {listed(names)}.")
     x = tables.arranged(path, header, values)
     dtype = about.get("dtype", x.dtype)
     if table.about is not None and dtype not in _TABLE_TYPES:
@@ -296,7 +302,13 @@ def _from_table(path: Path, table: tables.Table, keys: Keys) -> Content:
         table.values[:, columns["log_weight"]] if "log_weight" in columns else None,
         columns=None if table.header is None else names,
         data_columns=None if header is None or all(map(tables.is_entry, header)) else header,
+        noise_seed=_noise_seed(about),
     )
+
+
+def _noise_seed(about: Mapping[str, Any]) -> int | None:
+    seed = about.get("noise_seed")
+    return None if seed is None else operator.index(seed)
 
 
 def _chosen(path: Path, x: Data, keys: Keys) -> Data:
@@ -310,9 +322,7 @@ def _chosen(path: Path, x: Data, keys: Keys) -> Data:
 def _named(path: Path, available: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
     for name in names:
         if name not in available:
-            raise FileError(
-                f"{path} has no data called {name!r}; it has {', '.join(available) or 'no names'}."
-            )
+            raise FileError(f"{path} has no data called {name!r}; it has {listed(available) or 'no names'}.")
     return {name: available[name] for name in names}
 
 
@@ -326,7 +336,7 @@ def _only(path: Path, labels: dict[str, np.ndarray]) -> np.ndarray | None:
 
 
 def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    structure, arrays = containers.flatten("x", fields["x"])
+    structure, arrays = containers.flatten("x", _kept(fields))
     arrays |= {"model": fields["model"], "failed": np.array(fields["failed"], dtype=np.int64)}
     if fields["log_weight"] is not None:
         arrays["log_weight"] = fields["log_weight"]
@@ -336,12 +346,12 @@ def _as_arrays(fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.
         structures.append(structure_of_theta)
         arrays |= thetas
     about = {"kind": "draws", "names": list(fields["names"]), "x": structure}
-    about |= {"columns": fields["columns"], "masked": fields["masked"]}
+    about |= {"columns": fields["columns"], "masked": fields["masked"]} | _about_noise(fields)
     return about | {"parameters": None if fields["parameters"] is None else structures}, arrays
 
 
 def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    x = fields["x"]
+    x = _kept(fields)
     if isinstance(x, dict):
         raise ValueError(
             f"cannot write {path}: the data are a dict of {', '.join(map(repr, x))}, and a table holds one "
@@ -362,7 +372,17 @@ def _as_columns(path: Path, fields: Mapping[str, Any]) -> tuple[dict[str, Any], 
         )
     columns |= {name: flat[:, i] for i, name in enumerate(data_columns)}
     about = {"kind": "draws", "names": list(fields["names"]), "failed": list(fields["failed"])}
-    return about | {"dtype": str(x.dtype)}, columns
+    return about | {"dtype": str(x.dtype)} | _about_noise(fields), columns
+
+
+def _kept(fields: Mapping[str, Any]) -> Data:
+    """Return what a file keeps of the draws: their clean parts, if they have any."""
+    clean: Data | None = fields.get("clean")
+    return fields["x"] if clean is None else clean
+
+
+def _about_noise(fields: Mapping[str, Any]) -> dict[str, int]:
+    return {} if fields.get("clean") is None else {"noise_seed": int(fields["noise_seed"])}
 
 
 def _labelled(
@@ -370,7 +390,7 @@ def _labelled(
 ) -> dict[str, Any]:
     """Make the fields of `Simulations` from one file; rows that are not finite are dropped and counted."""
     if content.labels is None:
-        there = "it holds only data" if content.columns is None else f"it has {', '.join(content.columns)}"
+        there = "it holds only data" if content.columns is None else f"it has {listed(content.columns)}"
         if content.columns is None and path.suffix.lower() in tables.READERS:
             there = "it has no first line with the names of its columns"
         raise FileError(
@@ -398,8 +418,8 @@ def _labelled(
     named = content.masked is not None or (isinstance(x, np.ndarray) and x.ndim == 2)
     columns = content.data_columns if named else None
     fields |= {"log_weight": content.log_weight, "columns": columns, "masked": content.masked}
-    fields["missing"] = "mask" if missing else None
-    return _without_failed(fields, missing)
+    fields |= {"missing": "mask" if missing else None, "noise_seed": content.noise_seed}
+    return _without_failed(fields, missing and content.noise_seed is None)
 
 
 def _without_failed(fields: dict[str, Any], missing: bool) -> dict[str, Any]:
@@ -470,6 +490,7 @@ def _one_per_model(
         "parameters": None if all(theta is None for theta in parameters) else parameters,
         "dropped": [part["dropped"][0] for part in parts],
         "columns": parts[0]["columns"] if all(part["columns"] for part in parts) else None,
+        "noise_seed": next((part["noise_seed"] for part in parts if part["noise_seed"] is not None), None),
         "masked": parts[0]["masked"],
         "missing": parts[0]["missing"],
     }

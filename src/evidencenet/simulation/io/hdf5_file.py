@@ -17,6 +17,8 @@ _MARK = "evidencenet_format"
 # Others are libraries that HDF5 loads from a folder, and SZIP is not in every build.
 _FILTERS = {1, 2, 3, 5, 6, 32000}
 _MOST_ARRAYS = 10_000
+# To visit thousands of groups within each other takes seconds.
+_DEEPEST = 50
 # Of text, read at once.
 _BYTES_PER_BLOCK = 2**24
 
@@ -27,6 +29,8 @@ def read(path: Path, max_bytes: int | None = None) -> tuple[dict[str, Any] | Non
     datasets: dict[str, Any] = {}
 
     def visit(name: str, item: Any) -> None:
+        if name.count("/") > _DEEPEST:
+            raise FileError(f"{path} has groups in more than {_DEEPEST} levels; wanted a few.")
         if isinstance(item, h5py.Dataset):
             if len(datasets) >= _MOST_ARRAYS:
                 raise FileError(f"{path} has more than {_MOST_ARRAYS:,} arrays; wanted a few.")

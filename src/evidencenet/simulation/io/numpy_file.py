@@ -29,6 +29,8 @@ def read_npz(path: Path, max_bytes: int | None = None) -> tuple[dict[str, Any] |
         members = archive.infolist()
         if len(members) > _MOST_ARRAYS:
             raise FileError(f"{path} has more than {_MOST_ARRAYS:,} arrays; wanted a few.")
+        if len({member.filename for member in members}) < len(members):
+            raise FileError(f"{path} is damaged: it has two arrays of the same name. Copy or make it again.")
         needed = sum(member.file_size for member in members)
         files.check_expansion(path, needed, path.stat().st_size, max_bytes)
         arrays = {}

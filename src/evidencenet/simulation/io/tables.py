@@ -33,6 +33,9 @@ _CHECKSUM = "checksum"
 _NOT_DATA = ("label", "log_weight")
 # Written at once; the text of so many rows of 100 numbers has 2 MB.
 _ROWS_PER_BLOCK = 1_000
+# A line becomes a text in memory. One of 2 million numbers has 40 MB.
+_LONGEST_LINE = 2**26
+_BYTES_PER_BLOCK = 2**22
 # Labels become an array of text of fixed length, so one long label would cost its length for every row.
 _LONGEST_LABEL = 1_000
 # Arrow holds a column in memory at its declared length, in at most so many bytes per row.
@@ -74,14 +77,16 @@ def read(path: Path, words: Collection[str] = (), max_bytes: int | None = None) 
         table = READERS[path.suffix.lower()](path, words, max_bytes)
         if len(table.values) == 0:
             raise FileError(f"{path} has no rows of numbers; wanted one row for each draw.")
+        seen: set[str] = set()
         for i, name in enumerate(table.header or ()):
             if not name:
                 raise FileError(
                     f"{path}: column {i + 1} has no name. If it numbers the rows, write the file without it "
                     "(in R: row.names = FALSE, in pandas: index=False), else name it."
                 )
-            if table.header and table.header.count(name) > 1:
+            if name in seen:
                 raise FileError(f"{path} has two columns called {name!r}; names must be distinct.")
+            seen.add(name)
         return table
 
 
@@ -170,13 +175,31 @@ def _checksum(about: Mapping[str, Any], columns: Mapping[str, np.ndarray]) -> st
     return files.checksum(about, numbers)
 
 
+def _check_lines(path: Path) -> None:
+    """Raise if a file has a line that would fill the memory, or is no text."""
+    length = 0
+    with path.open("rb") as file:
+        while block := file.read(_BYTES_PER_BLOCK):
+            if b"\0" in block:
+                raise FileError(
+                    f"{path} is damaged, or no text in UTF-8: it holds zero bytes. Copy or make it again."
+                )
+            ends = block.rfind(b"\n"), block.find(b"\n")
+            if length + (len(block) if ends[1] < 0 else ends[1]) > _LONGEST_LINE:
+                raise FileError(
+                    f"{path} has a line of more than {_LONGEST_LINE / 1e6:,.0f} MB; wanted one line a draw."
+                )
+            length = length + len(block) if ends[0] < 0 else len(block) - ends[0] - 1
+
+
 def _read_text(path: Path, words: Collection[str], max_bytes: int | None) -> Table:
+    _check_lines(path)
     about, skip, line = None, 0, ""
     with path.open(encoding="utf-8-sig", newline="") as file:
         for line in file:
             if line.startswith(_MARK):
                 about = files.check_format(path, files.parsed_json(path, line.removeprefix(_MARK)))
-            elif "\0" in line or (skip == 0 and any(sign in line for sign in _SIGNS)):
+            elif skip == 0 and any(sign in line for sign in _SIGNS):
                 raise FileError(f"{path} is damaged: line {skip + 1} cannot be read. Copy or make it again.")
             if line.strip() and not line.startswith("#"):
                 break
