@@ -115,6 +115,30 @@ def test_attributes_of_answers(small: Case) -> None:
         answers[0].logk  # noqa: B018
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("labels", "model, the label"), ("X", "x"), ("save", "write"), ("paramters", "parameters")],
+)
+def test_attributes_that_are_looked_for_in_draws(name: str, meant: str) -> None:
+    sims = draw()
+    with pytest.raises(
+        AttributeError, match=rf"a Simulations has no attribute '{name}'\. Did you mean {meant}"
+    ):
+        getattr(sims, name)
+    np.testing.assert_array_equal(ANY.Simulations.__getitem__(sims, "flat"), sims.of("flat"))
+    with pytest.raises(TypeError, match=r"sims\.take\(index\)"):
+        ANY.Simulations.__getitem__(sims, 0)
+    assert pickle.loads(pickle.dumps(sims)).names == sims.names
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("compare", r"net\.compare"), ("Modle", "Model"), ("trian", "train")]
+)
+def test_names_that_are_looked_for_in_the_package(name: str, meant: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'.*Did you mean .*{meant}"):
+        getattr(en, name)
+
+
 # Tables.
 
 
@@ -158,6 +182,33 @@ def test_observations_as_people_have_them() -> None:
         net.compare({"a": 0.3, "b": None})
     assert "columns a, b" in repr(net)
     assert "a, b" in net._repr_html_()
+
+
+def test_tables_of_polars_and_arrays_of_xarray() -> None:
+    polars = pytest.importorskip("polars")
+    xarray = pytest.importorskip("xarray")
+    table = polars.DataFrame({"u": RNG.normal(size=40), "v": RNG.normal(size=40), "m": ["x", "y"] * 20})
+    assert en.Simulations(table, "m").columns == ("u", "v")
+    with pytest.raises(TypeError, match="column 'm' of x holds String, not numbers"):
+        en.Simulations(table, [0, 1] * 20)
+    missing = polars.DataFrame({"u": [1.0, None], "v": [1.0, 2.0]})
+    masked: Any = en.Simulations(missing, [0, 1], missing="mask").x
+    np.testing.assert_array_equal(masked["mask"], [[True, True], [False, True]])
+
+    def bands(shift: float) -> Any:
+        names = {"band": ["g", "r"]}
+        return lambda rng, n: xarray.DataArray(
+            rng.normal(shift, 1, (n, 2)), dims=("draw", "band"), coords=names
+        )
+
+    net = en.train(draw({"a": bands(0.0), "b": bands(1.0)}), **QUICK)
+    one = xarray.DataArray([0.2, 1.5], dims=("band",), coords={"band": ["r", "g"]})
+    wanted = net.log_bayes_factor(np.array([1.5, 0.2]))
+    for given in (one, one.expand_dims("draw")):
+        with pytest.warns(en.InputWarning, match="another order"):
+            np.testing.assert_array_equal(net.log_bayes_factor(given), wanted)
+    both = xarray.Dataset({"y": (("n", "t"), RNG.normal(size=(40, 5))), "z": (("n",), RNG.normal(size=40))})
+    assert en.Simulations(both, [0, 1] * 20).shape == {"y": (5,), "z": (1,)}
 
 
 def test_one_number_a_draw() -> None:
