@@ -12,7 +12,7 @@ Each job runs in a process of its own, which gets SIGKILL, SIGTERM or SIGINT at 
 - command line: `evidencenet simulate` and `evidencenet train`, likewise.
 
 Columns of the table that must be 0: lost (a file that was finished is not there, or is older than the last
-one; a stored chunk or a finished epoch is gone), different (the result is not the same to the bit as without
+one; a stored draw or a finished epoch is gone), different (the result is not the same to the bit as without
 kills), left over (temporary files after the next save, or right after SIGINT), wrong end (an exception, or an
 exit code other than that of the signal). Beside them: twice (a signal that had to be sent again, since Python
 loses one that comes while a destructor runs).
@@ -42,7 +42,7 @@ import numpy as np
 
 import evidencenet as en
 from evidencenet._common import files
-from evidencenet.simulation import draw
+from evidencenet.simulation import store, writer
 from evidencenet.training import checkpoint
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
@@ -425,18 +425,26 @@ def _models() -> list[en.Model]:
 
 def simulated(place: Path, tell: Tell) -> None:
     """Draw to a store; every chunk is written at once, so that there are many."""
-    draw._WRITE_SECONDS = 0.0
+    writer._WRITE_SECONDS = 0.0
     tell("ready")
     en.simulate(_models(), 900, chunk=30, seed=7, store=place / "store.zarr", progress=False)
 
 
 def stored(place: Path) -> dict[str, Any]:
-    """Return the chunks of a store, with the time at which each was written."""
-    found = place.glob("store.zarr/*/*/zarr.json")
+    """Return which draws are in a store, ten by ten, since chunks may be put together."""
+    return _stored(place / "store.zarr")
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    if not path.is_dir() or not store.is_store(path):
+        return {}
+    opened, names, _ = store.stored(path)
+    runs = {model: opened.pieces(model).runs for model in range(len(names))}
     return {
-        str(path.parent.relative_to(place)): path.stat().st_mtime_ns
-        for path in found
-        if path.parent.name.isdigit()
+        f"draw {draw} of model {model}": True
+        for model, found in runs.items()
+        for start, stop in found
+        for draw in range(start, stop, 10)
     }
 
 
@@ -497,8 +505,8 @@ def network_result(place: Path) -> str:
 _SPEC = """
 import time
 import evidencenet as en
-from evidencenet.simulation import draw
-draw._WRITE_SECONDS = 0.0
+from evidencenet.simulation import writer
+writer._WRITE_SECONDS = 0.0
 
 def slow(scale):
     def simulate(rng, n):
@@ -528,15 +536,10 @@ def simulated_by_command(place: Path, tell: Tell) -> None:
 
 
 def stored_by_command(place: Path) -> dict[str, Any] | None:
-    """Return the chunks that the command has stored."""
+    """Return which draws the command has stored."""
     if (place / "draws.npz").exists():
         return None
-    found = place.glob("draws.npz.partial.zarr/*/*/zarr.json")
-    return {
-        str(path.parent.relative_to(place)): path.stat().st_mtime_ns
-        for path in found
-        if path.parent.name.isdigit()
-    }
+    return _stored(place / "draws.npz.partial.zarr")
 
 
 def file_result(place: Path) -> str:

@@ -1,4 +1,4 @@
-"""A cluster: draws and members made by Dask workers, to the same bits as in one process.
+"""A cluster: draws, members and rare draws made by Dask workers, to the same bits as in one process.
 
 It starts a scheduler and some workers, each a process of its own, as on a cluster of many machines. One
 worker is killed while it draws. On your cluster, leave `started` out and connect to your own scheduler:
@@ -22,12 +22,20 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 
 import evidencenet as en
 from _common import Result, Row, run
 
-QUICK = {"draws": 2_000, "draws_a_second": 1_000.0, "members": 2, "epochs": 2, "workers": 2}
+QUICK = {
+    "draws": 2_000,
+    "draws_a_second": 1_000.0,
+    "members": 2,
+    "epochs": 2,
+    "rare_draws": 200,
+    "workers": 2,
+}
 
 
 class Cluster(NamedTuple):
@@ -94,6 +102,7 @@ def main(
     draws_a_second: float = 500.0,
     members: int = 4,
     epochs: int = 5,
+    rare_draws: int = 2_000,
     workers: int = 3,
     progress: bool = False,
 ) -> Result:
@@ -107,6 +116,7 @@ def main(
         "seed": 2,
         "progress": progress,
     }
+    few: dict[str, Any] = {"n": rare_draws, "reach": 3.0, "seed": 3, "progress": progress}
     # The same draws without the pauses.
     expected = en.simulate(slow_models(0.0), draws, seed=1, progress=progress)
     with started(workers) as cluster:
@@ -120,21 +130,28 @@ def main(
         cluster.workers[0].wait()
         left = len(cluster.client.nthreads())
         net = en.train(sims, executor=cluster.executor, **plan)
+        # `deepen` and `rare_draws` take joblib's workers, and Dask is one of its backends.
+        with cluster.client.as_current(), joblib.parallel_config(backend="dask"):
+            rare = en.rare_draws(net, slow_models(0.0), workers=workers, **few)
     alone = en.train(expected, **plan)
+    rare_alone = en.rare_draws(alone, slow_models(0.0), **few)
     x = np.asarray(expected.x)[:: max(1, draws // 1000)]
     same_draws = np.array_equal(np.asarray(sims.x), np.asarray(expected.x))
     same_members = np.array_equal(net.members(x), alone.members(x))
+    same_rare = np.array_equal(np.asarray(rare.x), np.asarray(rare_alone.x))
     rows = [
         Row("workers, and how many were left at the end", f"{workers}, {left}"),
         Row("draws a second of all workers", f"{draws / seconds:,.0f}"),
         Row("the same draws as in one process, to the bit", "yes" if same_draws else "no"),
         Row(f"the same log K of {members} members, to the bit", "yes" if same_members else "no"),
+        Row(f"the same {len(rare.score):,} rare draws, to the bit", "yes" if same_rare else "no"),
     ]
     numbers = {
         "draws_per_second": draws / seconds,
         "workers_left": left,
         "same_draws": same_draws,
         "same_members": same_members,
+        "same_rare": same_rare,
     }
     return Result("Draws and members on a Dask cluster, of which a worker is killed", rows, numbers)
 

@@ -90,3 +90,6 @@ def test_log_k_is_the_weighted_mean_and_survives_a_file(tmp_path: Any) -> None:
     assert loaded.partner is not None
     assert loaded.partner.weight == 0.3
     assert "averaged with" in net._repr_html_()
+    assert "averaged with Squares" in repr(net)
+    assert "(weight 0.30)" in repr(net)
+    assert "averaged" not in repr(first)

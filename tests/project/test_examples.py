@@ -373,6 +373,7 @@ def test_cluster() -> None:
     numbers = quick("cluster").numbers
     assert numbers["same_draws"]
     assert numbers["same_members"]
+    assert numbers["same_rare"]
     assert numbers["workers_left"] == 1
 
 

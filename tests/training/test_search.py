@@ -15,7 +15,7 @@ from conftest import Case, draws, rms
 from evidencenet import losses
 from evidencenet.checks.scores import score
 from evidencenet.losses import Logistic, LPopLogistic
-from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Table
+from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Squares, Table
 from evidencenet.training.plan import Plan
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.search import Choice, Freedom, Search, _Attempt, _Scaled, variants
@@ -283,6 +283,8 @@ def test_different_plans_have_different_words() -> None:
         (Table(), [Table(waves=8)]),
         (Sequence(depth=4), [Sequence(depth=5)]),
         (Spectrum(), [Spectrum(width=128, hidden=64)]),
+        (Squares(), [Squares(projections=16)]),
+        (Squares(smooth=16), []),
         (Image(), []),
         (lambda x, outputs, key: None, []),
     ],

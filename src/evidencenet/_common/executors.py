@@ -10,8 +10,8 @@ import os
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from functools import lru_cache
 from types import ModuleType
@@ -21,6 +21,8 @@ from evidencenet._common.arrays import kind_of
 
 # So many tasks for each worker are under way: one that runs, and one that waits for the worker.
 _TASKS_PER_WORKER = 2
+# While the first of several tasks takes long, results of others may wait for it, of so many bytes.
+_MOST_WAITING = 2**28
 # A cluster may grow and shrink. The number of its workers is asked again after so many seconds.
 _SECONDS_BETWEEN_COUNTS = 5.0
 
@@ -121,8 +123,9 @@ def in_order(
 ) -> Generator[Any]:
     """Call a function for each of many arguments, in an executor; give the results in their order.
 
-    The arguments are taken only when there is a worker for them, and at most two tasks for each worker are
-    under way, so memory stays bounded. Tasks that wait are cancelled when the generator is closed.
+    The arguments are taken only when there is a worker for them: at most two tasks for each worker wait or
+    run. Results wait for those before them, of at most 256 MB, so one task that takes long does not stop the
+    others, and memory stays bounded. Tasks that wait are cancelled when the generator is closed.
 
     Parameters
     ----------
@@ -149,21 +152,50 @@ def in_order(
     coming: Iterator[tuple[Any, ...]] = iter(arguments)
     under_way: deque[Future[Any]] = deque()
     most = _Places(executor, workers)
+    ended = False
     try:
-        ended = False
         while True:
-            while not ended and len(under_way) < _TASKS_PER_WORKER * most():
+            while not ended and _has_room(under_way, most()):
                 given = next(coming, None)
                 ended = given is None
                 if given is not None:
                     under_way.append(executor.submit(task, *given))
             if not under_way:
                 return
-            result = under_way.popleft().result()
-            yield result if here else unpacked(result)
+            if under_way[0].done() or ended:
+                result = under_way.popleft().result()
+                yield result if here else unpacked(result)
+            else:
+                # The first may take long. Meanwhile, workers that have finished get more to do.
+                _wait_for_one(under_way)
     finally:
         for future in under_way:
             future.cancel()
+
+
+def _has_room(under_way: Collection[Future[Any]], workers: int) -> bool:
+    """Whether another task may be submitted: workers have too little to do, and memory is not too full."""
+    finished = [future for future in under_way if future.done()]
+    if len(under_way) - len(finished) >= _TASKS_PER_WORKER * workers:
+        return False
+    if len(finished) < _TASKS_PER_WORKER * workers:
+        return True
+    if any(future.cancelled() or future.exception() is not None for future in finished):
+        return False
+    # Results wait for the first task, which takes long. Those of threads are no bytes, and few may wait.
+    results = [future.result() for future in finished]
+    return all(isinstance(result, bytes) for result in results) and sum(map(len, results)) < _MOST_WAITING
+
+
+def _wait_for_one(under_way: Collection[Future[Any]]) -> None:
+    """Wait until a task that runs has ended."""
+    running = [future for future in under_way if not future.done()]
+    if all(isinstance(future, Future) for future in running):
+        wait(running, return_when=FIRST_COMPLETED)
+    else:
+        # A future of another kind can only be waited for by itself; what it raises is raised later.
+        with contextlib.suppress(Exception):
+            running[0].result()
 
 
 class _Places:

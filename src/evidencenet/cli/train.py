@@ -69,7 +69,7 @@ def train(
     members: Members = 4,
     loss: Annotated[
         LossName | None,
-        typer.Option(metavar="NAME", help=f"One of {', '.join(LossName)}. Chosen by trials by default."),
+        typer.Option(metavar="NAME", help=f"One of {', '.join(LossName)}. logistic by default."),
     ] = None,
     alpha: Annotated[
         float | None,
@@ -77,6 +77,9 @@ def train(
     ] = None,
     recipe: Annotated[RecipeName | None, typer.Option(help="Train as in the paper.")] = None,
     epochs: Epochs = None,
+    budget: Annotated[
+        float, typer.Option(metavar="B", help="How long training may take, as a multiple of the usual.")
+    ] = 1.0,
     names: Names = None,
     label: Label = "model",
     force: Force = False,
@@ -86,7 +89,7 @@ def train(
 ) -> None:
     """Train an ensemble of networks on draws of two or more models.
 
-    The loss, the kind of network and the scaling are chosen by trials on some of the draws. With --recipe or
+    The kind of network and the scaling are chosen by trials on some of the draws. With --recipe or
     --epochs there are no trials: the loss is the paper's, and the network is the first that suits the data.
     If you stop the command, run it again: it continues where it stopped.
     """
@@ -104,6 +107,7 @@ def train(
             draws,
             loss=chosen_loss,
             members=members,
+            budget=budget,
             recipe=chosen_recipe,
             seed=seed,
             progress=run.progress,

@@ -65,6 +65,7 @@ class Request:
     progress: bool
     checkpoint: Path | None
     executor: Any = None
+    budget: float = 1.0
     known: KnownDensities | None = None
     stream: Stream | None = None
     held_out: np.ndarray | None = None
@@ -88,6 +89,7 @@ class Request:
         progress: bool,
         checkpoint: str | os.PathLike[str] | None,
         executor: Any = None,
+        budget: Any = 1.0,
     ) -> "Request":
         """Check all arguments of `train`, whose parameters these are."""
         loss, network, seed = checked_loss(loss), checked_network(network), checked_seed(seed, stacklevel=5)
@@ -121,6 +123,7 @@ class Request:
             progress,
             None if checkpoint is None else Path(checkpoint),
             None if executor is None else checked_executor(executor),
+            checked_budget(budget, recipe),
             stream=given.stream,
             held_out=given.held_out,
             about_stream=given.about,
@@ -150,6 +153,7 @@ class Request:
             "the recipe": self.recipe,
             "baseline": self.baseline,
             "layout": self.layout,
+            "the budget": self.budget,
         }
         if self.about_stream is not None:
             settings["the draws that are not in memory"] = self.about_stream
@@ -196,6 +200,20 @@ def checked_loss(loss: Any) -> losses.Loss | None:
             f'loss = {loss!r}; wanted one of evidencenet.losses, such as losses.Logistic() or "logistic".'
         )
     return loss
+
+
+def checked_budget(budget: Any, recipe: Recipe | None) -> float:
+    """Return by which factor training may be longer than usual."""
+    if isinstance(budget, bool) or not isinstance(budget, int | float | np.number):
+        raise TypeError(f"budget = {budget!r}; wanted a number, such as 2 for twice the usual time.")
+    if not 0 < budget < np.inf:
+        raise ValueError(f"budget = {budget}; wanted a number above 0, such as 2 for twice the usual time.")
+    if budget != 1 and recipe is not None and recipe.epochs is not None:
+        raise ValueError(
+            f"budget = {budget:g}, but the recipe names {recipe.epochs} epochs, which is how long training "
+            "takes. Leave one of them out."
+        )
+    return float(budget)
 
 
 def checked_network(network: Any) -> networks.Architecture | None:

@@ -74,7 +74,9 @@ def choose_and_fit(request: Request) -> Fit:
     keep_compiled_programs()
     sims, seeds = request.sims, request.seeds
     outputs = losses.outputs(len(sims.names))
-    trainer = Trainer(outputs, request.recipe or Recipe(), seeds.order, seeds.weights, request.executor)
+    trainer = Trainer(
+        outputs, request.recipe or Recipe(), seeds.order, seeds.weights, request.executor, request.budget
+    )
     draws = Draws.split(
         sims,
         trainer.recipe.held_out,

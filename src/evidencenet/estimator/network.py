@@ -385,9 +385,14 @@ class EvidenceNetwork:
         score = np.nanmin(self.history.score, axis=1).mean()
         steps = f"; recalibrated on {self.recalibration[-1].draws:,} draws" if self.recalibration else ""
         data = layout_text(layout(map_arrays(lambda array: array[None], self.example)))
-        named = "" if self.columns is None else f" (columns {listed_names(self.columns)})"
+        columns = "" if self.columns is None else f" (columns {listed_names(self.columns)})"
+        averaged = ""
+        if self.partner is not None:
+            second = self.partner
+            averaged = f", averaged with {named(second.architecture)} (weight {second.weight:.2f})"
+        members = f"{len(self.gain)} members{averaged}"
         return (
-            f"EvidenceNetwork: {models_text(self.names)}, {len(self.gain)} members, for {data}{named}; "
+            f"EvidenceNetwork: {models_text(self.names)}, {members}, for {data}{columns}; "
             f"held-out score {score:.4f} nats{steps}"
         )
 

@@ -35,6 +35,8 @@ from evidencenet.training.split import Augment
         "verbose": "progress=False or True",
         "quiet": "progress=False",
         "ensemble": "members=...",
+        "time_limit": "budget=..., a multiple of the usual time",
+        "timeout": "budget=..., a multiple of the usual time",
         "n_members": "members=...",
         "n_networks": "members=...",
         "architecture": "network=...",
@@ -63,6 +65,7 @@ def train(
     progress: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
     executor: Any = None,
+    budget: float = 1.0,
 ) -> EvidenceNetwork:
     """Train an ensemble of networks to tell the models apart, and so to give log Bayes factors.
 
@@ -80,7 +83,8 @@ def train(
         How many blocks of fresh draws are simulated at the same time, in threads; −1 for one per processor.
         The draws do not depend on it.
     loss
-        One of `evidencenet.losses`, or its name; the paper's is ``LPopExponential(alpha=2.0)``.
+        One of `evidencenet.losses`, or its name. None is ``Logistic()``; the paper's is
+        ``LPopExponential(alpha=2.0)``.
     network
         One of `evidencenet.networks`, or its name, such as "image"; or ``function(x, outputs, key=key)`` that
         returns an Equinox module for draws like `x`.
@@ -93,8 +97,8 @@ def train(
     baseline
         Whether the networks correct Gaussians fitted to each model's draws, or learn everything themselves.
 
-        Loss, network and baseline that you do not name are chosen by evidence, and so is the scaling of the
-        data: alternatives are trained on some of the draws, and the best held-out score of log K decides. The
+        Network and baseline that you do not name are chosen by evidence, and so is the scaling of the data:
+        alternatives are trained on some of the draws, and the best held-out score of log K decides. The
         result's `choice` lists them.
     augment
         ``augment(rng, x)`` applies a random symmetry of the problem to each draw of a batch, for example a
@@ -121,6 +125,10 @@ def train(
         Trains each member as a job of its own, perhaps on another machine: a `concurrent.futures.Executor`,
         such as Dask's ``client.get_executor()``. On the same kind of processor the network is the same to the
         bit as without. Trials, and trainings for the error of log K, run here. Not with `checkpoint`.
+    budget
+        How long training may take, as a multiple of the usual: with 4, every trial and every member may take
+        four times as much arithmetic. The usual is about half a minute on one core for a member, and less
+        where draws are few. The same budget gives the same network on any number of cores.
 
     Returns
     -------
@@ -160,6 +168,7 @@ def train(
             progress,
             checkpoint,
             executor,
+            budget,
         )
         if request.nothing_to_learn:
             return exact_network(request)

@@ -45,27 +45,32 @@ class Loss(Protocol):
 
 
 class Member(NamedTuple):
-    """All that changes while a member trains. It is judged by the average of its weights."""
+    """All that changes while a member trains, and its schedule. It is judged by the average of its weights.
+
+    The schedule, `steps` in all and an average over the last `horizon` of them, is an argument of the program
+    and not a part of it: so one program serves trials and trainings of different lengths.
+    """
 
     weights: Any
     state: Any
     optimiser: Any
     average: Any
     step: Any
+    steps: Any
+    horizon: Any
 
 
 def train_chunk(
     fixed: Any,
     loss: Loss,
-    optimiser: optax.GradientTransformation,
-    horizon: float,
+    recipe: Recipe,
     parts: int,
     member: Member,
     chunk: Chunk,
 ) -> tuple[Member, jax.Array]:
     """Train on the minibatches (steps, batch, ...) of a chunk, one after the other; return the mean loss too.
 
-    Weights are averaged over the last `horizon` steps. The gradient of a batch is computed in `parts`.
+    The gradient of a batch is computed in `parts`.
     """
 
     def objective(weights: Any, state: Any, batch: Chunk) -> tuple[jax.Array, Any]:
@@ -76,12 +81,16 @@ def train_chunk(
 
     def step(member: Member, batch: Chunk) -> tuple[Member, jax.Array]:
         (value, state), gradient = in_parts(slope, parts, member.weights, member.state, batch)
+        optimiser = recipe.optimiser(member.steps)
         updates, optimiser_state = optimiser.update(gradient, member.optimiser, member.weights)
         weights = optax.apply_updates(member.weights, updates)
         # At first the average covers the last third of the steps, so that it forgets the initial weights.
-        share = jnp.maximum(3 / (3 + member.step), 1 / max(horizon, 1.0))
+        share = jnp.maximum(3 / (3 + member.step), 1 / jnp.maximum(member.horizon, 1.0))
         average = jax.tree.map(lambda mean, new: mean + share * (new - mean), member.average, weights)
-        return Member(weights, state, optimiser_state, average, member.step + 1), value
+        changed = Member(
+            weights, state, optimiser_state, average, member.step + 1, member.steps, member.horizon
+        )
+        return changed, value
 
     member, values = jax.lax.scan(step, member, chunk)
     return member, jnp.mean(values)
@@ -337,14 +346,15 @@ def train_ensemble(
     fixed, starts = initialise_members(architecture, example, outputs, members, seed)
     starts = starts if chosen is None else [starts[number] for number in chosen]
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
+    schedule = np.int32(source.steps * recipe.epochs), np.float32(recipe.average * source.steps)
 
     def begin(weights: Any, state: Any) -> Member:
-        return Member(weights, state, optimiser.init(weights), weights, np.int32(0))
+        return Member(weights, state, optimiser.init(weights), weights, np.int32(0), *schedule)
 
     clock = time.perf_counter()
     devices, first = Devices.for_members(len(starts)), begin(*starts[0])
     parts = parts_of(architecture, chunk, outputs, first.state)
-    step = partial(train_chunk, fixed, loss, optimiser, recipe.average * source.steps, parts)
+    step = partial(train_chunk, fixed, loss, recipe, parts)
     train = devices.compiled(step, first, chunk, donate_argnums=0)
     judged = devices.compiled(partial(judge_chunk, fixed, loss), 1.0, first.weights, first.state, held_out)
     compile_seconds = time.perf_counter() - clock

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Literal
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -15,6 +16,8 @@ from evidencenet._common.arguments import explained_class
 # and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
 _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
+# Even few draws are not seen more often than this, unless the budget is raised: networks overfit before that.
+_MOST_EPOCHS = 60
 
 
 @explained_class(
@@ -125,6 +128,7 @@ class Recipe:
         fewest: int = 3,
         shared: bool = False,
         exchangeable: bool = False,
+        budget: float = 1.0,
     ) -> "Recipe":
         """Fill in what was left open: by the number of training draws, and by the network.
 
@@ -142,6 +146,8 @@ class Recipe:
             Whether the network uses the same weights in all places of a draw.
         exchangeable
             Whether the order of the places means nothing to the network.
+        budget
+            By which factor training may be longer than usual, if no number of epochs was named.
         """
         batch = self.batch or int(np.clip(n // (800 if exchangeable else 400), 32, 1000))
         if n < batch:
@@ -150,21 +156,29 @@ class Recipe:
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), fewest, 60))
+        usual = min(_PASSES / n, affordable, _MOST_EPOCHS)
+        epochs = self.epochs or max(int(budget * usual), fewest)
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
 
-    def optimiser(self, steps: int) -> optax.GradientTransformation:
-        """Make the optimiser for this many steps in all."""
-        rate: Any
-        if self.schedule == "cosine":
-            warm_up = max(1, steps // 20)
-            rate = optax.warmup_cosine_decay_schedule(
-                0.0, self.learning_rate, warm_up, max(steps, warm_up + 1)
-            )
-        else:
-            rate = optax.exponential_decay(self.learning_rate, 5000, 0.95)
+    def optimiser(self, steps: Any) -> optax.GradientTransformation:
+        """Make the optimiser for this many steps in all, which may be a traced number of JAX."""
         clip = [] if self.clip is None else [optax.clip_by_global_norm(self.clip)]
         # Only matrices decay: shrinking a bias or a scale of normalisation does not regularise.
         matrices = partial(jax.tree.map, lambda leaf: leaf.ndim > 1)
-        return optax.chain(*clip, optax.adamw(rate, weight_decay=self.weight_decay or 0.0, mask=matrices))
+        return optax.chain(
+            *clip,
+            optax.adamw(
+                lambda step: self.rate(step, steps), weight_decay=self.weight_decay or 0.0, mask=matrices
+            ),
+        )
+
+    def rate(self, step: Any, steps: Any) -> Any:
+        """Return the learning rate at a step, counted from 0, of this many steps in all."""
+        if self.schedule == "exponential":
+            return self.learning_rate * 0.95 ** (step / 5000)
+        warm_up = jnp.maximum(1, steps // 20)
+        end = jnp.maximum(steps, warm_up + 1)
+        part = jnp.clip((step - warm_up) / (end - warm_up), 0, 1)
+        rising, falling = step / warm_up, 0.5 * (1 + jnp.cos(jnp.pi * part))
+        return self.learning_rate * jnp.where(step < warm_up, rising, falling)

@@ -491,6 +491,9 @@ def variants(network: networks.Architecture, numbers: int) -> list[networks.Arch
     match network:
         case networks.Dense(waves=0):
             return [_wide(numbers)]
+        case networks.Squares(smooth=0):
+            # The more models, the more directions in which some of them differ.
+            return [replace(network, projections=2 * network.projections)]
         case networks.DeepSet(waves=0) | networks.Table(waves=0):
             return [replace(network, waves=_WAVES)]
         case networks.Sequence():

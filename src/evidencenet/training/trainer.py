@@ -32,6 +32,8 @@ class Trainer:
         Seeds of the order of the draws, and of the initial weights.
     executor
         Trains the members of an ensemble, each as a job of its own; None to train them here.
+    budget
+        By which factor every training may be longer than usual.
     """
 
     outputs: int
@@ -39,6 +41,7 @@ class Trainer:
     order_seed: int
     weights_seed: int
     executor: Any = None
+    budget: float = 1.0
 
     def fit(
         self,
@@ -116,6 +119,7 @@ class Trainer:
             fewest=fewest,
             shared=networks.shares_weights(plan.network),
             exchangeable=networks.is_exchangeable(plan.network),
+            budget=self.budget,
         )
         stream = inputs.draws.stream
         # Fresh draws are divided into epochs, and no more than they are used.
