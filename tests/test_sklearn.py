@@ -70,3 +70,10 @@ def test_the_checks_of_scikit_learn() -> None:
     failed = {each["check_name"] for each in results if each["status"] == "failed"}
     assert failed == set(TOO_FEW_ROWS)
     assert sum(each["status"] == "passed" for each in results) > 45
+
+
+def test_names_of_columns_reach_the_network() -> None:
+    pandas = pytest.importorskip("pandas")
+    X = pandas.DataFrame(np.random.default_rng(1).normal(size=(200, 2)), columns=["p", "q"])
+    fitted = EvidenceClassifier(members=1, epochs=1, learn_error=False).fit(X, ["u", "v"] * 100)
+    assert fitted.network_.columns == ("p", "q")

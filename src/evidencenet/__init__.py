@@ -49,4 +49,18 @@ def __getattr__(name: str) -> object:
         import importlib
 
         return importlib.import_module("evidencenet.sklearn")
-    raise AttributeError(f"module 'evidencenet' has no attribute {name!r}")
+    import difflib
+
+    hints = {
+        "compare": "net.compare(x)",
+        "predict": "net.compare(x)",
+        "fit": "evidencenet.train(sims)",
+        "read_csv": "evidencenet.Simulations.read(path), or evidencenet.read_data(path) for observations",
+        "read": "evidencenet.Simulations.read(path), or evidencenet.read_data(path) for observations",
+        "report": "evidencenet.write_report",
+        "Network": "evidencenet.train(sims), which makes an EvidenceNetwork",
+    }
+    close = difflib.get_close_matches(name, [known for known in globals() if known[0] != "_"], n=1)
+    meant = hints.get(name) or (f"evidencenet.{close[0]}" if close else "")
+    advice = f". Did you mean {meant}?" if meant else ""
+    raise AttributeError(f"module 'evidencenet' has no attribute {name!r}{advice}")

@@ -95,7 +95,9 @@ class EvidenceClassifier(ClassifierMixin, BaseEstimator):
             epochs = self.epochs or _EPOCHS_OF_FEW
             recipe = Recipe(epochs=epochs, batch=max(1, len(y) // 10), held_out=_HELD_OUT_OF_FEW)
         names = [str(name) for name in self.classes_]
-        sims = Simulations(X, label, names if len(set(names)) == len(names) else None)
+        # scikit-learn keeps the names of columns if all are text.
+        columns = getattr(self, "feature_names_in_", None)
+        sims = Simulations(X, label, names if len(set(names)) == len(names) else None, columns=columns)
         self.network_: EvidenceNetwork = train(
             sims,
             members=self.members,

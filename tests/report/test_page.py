@@ -179,7 +179,7 @@ def test_warnings_and_what_is_beyond_the_range(two, written):
     words = Page(written(net, answer=far)).words
     # Beyond the range, and farther out than all held-out draws.
     assert len(far.warnings) == 3
-    assert all(f"Warning. {warning}" in words for warning in far.warnings)
+    assert all(f"Warning: {warning}" in words for warning in far.warnings)
     high = np.floor(10 * answer.range.high) / 10
     assert (
         f"> {high:.1f} (97.5% bound, beyond the validated range of 1,000 held-out draws; the network says "
@@ -233,7 +233,7 @@ def test_weak_and_uncertain_answers(two, written):
 def test_a_failed_check_is_told_beside_the_answer(two, written):
     net, check, answer = two
     failed = replace(check, checks=(Check("coverage", "fail", "Found.", "Do this."), *check.checks[1:]))
-    assert "The network failed its check: do not rely" in Page(written(net, failed, answer)).words
+    assert "the network failed its check: do not rely" in Page(written(net, failed, answer)).words
     assert "failed its check" not in Page(written(*two)).words
 
 
@@ -469,9 +469,9 @@ def test_fresh_draws_settle_the_warning_and_show_the_number(
     narrow = replace(narrow, warnings=(AnswerWarning("range", warning), other))
     alone = Page(report_of(tmp_path, net, None, narrow)).words
     checked = Page(report_of(tmp_path, net, small_check, narrow)).words
-    assert f"Warning. {warning}" in alone
-    assert f"Warning. {second} against" not in checked
-    assert "Warning. Something else." in checked
+    assert f"Warning: {warning}" in alone
+    assert f"Warning: {second} against" not in checked
+    assert "Warning: Something else." in checked
     assert "of the draws held out in training. The fresh" in checked
     assert with_error(answer.log_k, answer.error) in checked
     assert with_error(answer.log_k, answer.error) not in alone

@@ -94,8 +94,10 @@ def no_attribute(thing: Any, name: str, hints: Mapping[str, str]) -> str:
     >>> no_attribute(1.5, "reel", {})
     "a float has no attribute 'reel'. Did you mean real?"
     """
-    public = [known for known in dir(type(thing)) if not known.startswith("_")]
-    close = difflib.get_close_matches(name, public, n=1)
+    # Fields without a default are not attributes of the class.
+    known = {*dir(type(thing)), *getattr(type(thing), "__dataclass_fields__", ())}
+    public = sorted(one for one in known if not one.startswith("_"))
+    close = [name.lower()] if name.lower() in public else difflib.get_close_matches(name, public, n=1)
     meant = hints.get(name.lower()) or (close[0] if close else "")
     kind = type(thing).__name__
     text = f"{'an' if kind[0] in 'AEIOU' else 'a'} {kind} has no attribute {name!r}"

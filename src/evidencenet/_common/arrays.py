@@ -58,7 +58,9 @@ def with_draws(x: Any, example: Data) -> Any:
     return map_arrays(lambda value: plain_array(value)[None], x)
 
 
-def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...] | None]:
+def in_order(
+    x: Any, columns: Sequence[str] | None, *, stacklevel: int = 3
+) -> tuple[Any, tuple[str, ...] | None]:
     """Return data with named columns as an array whose columns have a given order, and their names.
 
     Parameters
@@ -69,6 +71,8 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
         `columns` are known, a dict with just these keys. Anything else is returned as it is, without names.
     columns
         The names in the order wanted; None if no order is known.
+    stacklevel
+        How many calls up the warning points to.
 
     Returns
     -------
@@ -109,7 +113,7 @@ def in_order(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, ...
         f"the columns are in another order ({listed(names)}); by their names they were put in the order "
         f"{', '.join(columns)}",
         InputWarning,
-        stacklevel=3,
+        stacklevel=stacklevel,
     )
     return values[..., [names.index(name) for name in columns]], tuple(columns)
 
@@ -156,8 +160,10 @@ def _with_names(x: Any, columns: Sequence[str] | None) -> tuple[Any, tuple[str, 
         names, x = list(x.columns), plain_array(x)
     elif hasattr(x, "index") and hasattr(x, "to_numpy") and not callable(x.index):
         names, x = list(x.index), plain_array(x)
-    elif hasattr(x, "dims") and hasattr(x, "coords"):
-        names = list(x.coords[x.dims[1]].values) if len(x.dims) == 2 and x.dims[1] in x.coords else None
+    elif hasattr(x, "dims") and hasattr(x, "coords") and not hasattr(x, "data_vars"):
+        # An observation, if an order is wanted; otherwise one axis is that of the draws.
+        named = len(x.dims) == 2 or (len(x.dims) == 1 and columns is not None)
+        names = list(x.coords[x.dims[-1]].values) if named and x.dims[-1] in x.coords else None
         x = plain_array(x)
     elif isinstance(x, np.ndarray) and x.dtype.names:
         names, x = x.dtype.names, np.stack([x[name] for name in x.dtype.names], axis=-1)
@@ -217,15 +223,26 @@ def _table_values(table: Any) -> np.ndarray:
     for name in table.columns:
         column = table[name]
         try:
-            if getattr(column.dtype, "kind", "") in "Mm" or "date" in str(column.dtype).lower():
+            if getattr(column.dtype, "kind", "") in ("M", "m") or "date" in str(column.dtype).lower():
                 raise TypeError("dates have no unit")
-            columns.append(column.to_numpy(dtype=np.float64, na_value=np.nan))
+            columns.append(_numbers_of(column))
         except (TypeError, ValueError):
             raise TypeError(
                 f"column {name!r} of x holds {column.dtype}, not numbers: leave it out, or code it as "
                 f"numbers. If it holds the labels, write Simulations(table, {name!r})"
             ) from None
     return np.stack(columns, axis=1)
+
+
+def _numbers_of(column: Any) -> np.ndarray:
+    """Return the numbers of a column; NA becomes NaN."""
+    if hasattr(column, "index") and not callable(column.index):
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    # Polars.
+    values = np.asarray(column.to_numpy())
+    if values.dtype.kind in "US" or any(isinstance(item, str) for item in values[:1000]):
+        raise TypeError("text")
+    return values.astype(np.float64)
 
 
 def arrays_of(tree: Data | Parameters) -> Sequence[np.ndarray]:

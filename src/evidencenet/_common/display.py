@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evidencenet._common.harmless import harmless_text
+from evidencenet._common.harmless import harmless, harmless_text, listed
 
 if TYPE_CHECKING:
     import pandas
 
 # These colours can be read on white and on black. The text has the notebook's own colour.
 _MARKS = {"pass": "#2a9d68", "warn": "#c77700", "fail": "#d6404f"}
+# So many names are listed in full.
+_MOST_NAMED = 8
 _CELL = "text-align:left;vertical-align:top;padding:.15em 1em .15em 0;background:none;border:none"
 
 
@@ -55,7 +57,7 @@ def card(
     lines.append("</table>")
     for note in notes:
         style = f"border-left:.25em solid {_MARKS['warn']};padding-left:.6em;margin:.4em 0"
-        lines.append(f'<p style="{style}"><b>Warning.</b> {_escaped(note)}</p>')
+        lines.append(f'<p style="{style}"><b>Warning:</b> {_escaped(note)}</p>')
     return "\n".join([*lines, "</div>"])
 
 
@@ -76,6 +78,19 @@ def named(thing: Any) -> str:
     if name is not None:
         return "a lambda" if name == "<lambda>" else str(name)
     return repr(thing) if is_dataclass(thing) else type(thing).__name__
+
+
+def listed_names(names: Sequence[str]) -> str:
+    """List names, the middle ones left out if they are many.
+
+    Examples
+    --------
+    >>> listed_names([f"x{i}" for i in range(20)])
+    'x0, x1, x2, x3, x4, x5, x6, …, x19 (20 in all)'
+    """
+    if len(names) <= _MOST_NAMED:
+        return listed(names)
+    return f"{listed(names[: _MOST_NAMED - 1])}, …, {harmless(names[-1])} ({len(names)} in all)"
 
 
 def plain(value: Any) -> Any:

@@ -92,7 +92,7 @@ def as_batch(x: Any, example: Data, columns: Sequence[str] | None, masked: Form 
     The arguments are those of `checked`. What does not fit the draws is not refused here.
     """
     if columns is not None:
-        x, _ = in_order(x, columns)
+        x, _ = in_order(x, columns, stacklevel=5)
     if isinstance(x, Real) and not isinstance(example, dict) and example.shape == (1,):
         x = np.array([[x]], dtype=np.float64)
     return as_data(with_draws(like_draws(x, example, masked), example))

@@ -16,7 +16,7 @@ from evidencenet import losses, networks
 from evidencenet._common import wording
 from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import Data, index_of, layout, layout_text, map_arrays
-from evidencenet._common.display import card, named
+from evidencenet._common.display import card, listed_names, named
 from evidencenet._common.estimate import Estimate
 from evidencenet._common.harmless import listed, pair_text
 from evidencenet._common.masks import Form
@@ -384,12 +384,14 @@ class EvidenceNetwork:
         score = np.nanmin(self.history.score, axis=1).mean()
         steps = f"; recalibrated on {self.recalibration[-1].draws:,} draws" if self.recalibration else ""
         data = layout_text(layout(map_arrays(lambda array: array[None], self.example)))
+        columns = "" if self.columns is None else f" (columns {listed_names(self.columns)})"
         averaged = ""
         if self.partner is not None:
             second = self.partner
             averaged = f", averaged with {named(second.architecture)} (weight {second.weight:.2f})"
+        members = f"{len(self.gain)} members{averaged}"
         return (
-            f"EvidenceNetwork: {models_text(self.names)}, {len(self.gain)} members{averaged}, for {data}; "
+            f"EvidenceNetwork: {models_text(self.names)}, {members}, for {data}{columns}; "
             f"held-out score {score:.4f} nats{steps}"
         )
 
@@ -508,6 +510,10 @@ def network_card(net: EvidenceNetwork) -> str:
     """Return a network as HTML: what it compares, how it was trained, and its validated range."""
     example = layout(map_arrays(lambda array: array[None], net.example))
     rows = [("data", layout_text(example))]
+    if net.columns is not None:
+        rows.append(("columns", listed_names(net.columns)))
+    if net.masked is not None:
+        rows.append(("missing numbers", "masked, in the draws and in observations"))
     if net.densities is not None:
         rows.append(("known densities", known_densities(net)))
     if net.networks is not None:

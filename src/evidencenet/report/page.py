@@ -278,7 +278,7 @@ def training(net: EvidenceNetwork) -> dict[str, Any] | None:
         return None
     score, best = net.history.score, net.history.best_epoch
     epochs = np.sum(~np.isnan(score), axis=1) - 1
-    text = "Training loss and held-out score of each member after each epoch."
+    text = "Held-out score of each member after each epoch."
     return {
         "members": list(zip(best, epochs, score[np.arange(len(best)), best], net.gain, strict=True)),
         "figure": inline_svg(net.history.plot, _SIZE, name="curves", title="Learning curves", text=text),
@@ -295,6 +295,8 @@ def making(net: EvidenceNetwork, known: Mapping[str, Any]) -> dict[str, str]:
     data = {
         "Models": listed(net.names),
         "Data": layout_text(layout(map_arrays(lambda array: array[None], net.example))),
+        **({} if net.columns is None else {"Columns": ", ".join(net.columns)}),
+        **({} if net.masked is None else {"Missing numbers": "masked, in the draws and in observations"}),
         "Failed draws": _percentages(net.names, 1 - np.exp(net.log_valid)) if net.log_valid.any() else "none",
         **({} if net.densities is None else {"Known densities": known_densities(net)}),
     }

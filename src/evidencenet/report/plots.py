@@ -158,7 +158,7 @@ def coverage(record: Coverage, axis: "Axes | None" = None, *, name: str | None =
 
     Examples
     --------
-    >>> from evidencenet.coverage import coverage as check
+    >>> from evidencenet.checks.coverage import coverage as check
     >>> axis = coverage(check([-1.0, 1.0], [0, 1]))  # doctest: +SKIP
     """
     axis = new_axis(axis, (4.8, 4.6))

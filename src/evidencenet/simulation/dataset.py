@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evidencenet._common.arguments import no_attribute
 from evidencenet._common.arrays import (
     Data,
     Named,
@@ -28,7 +29,7 @@ from evidencenet._common.arrays import (
     layout_text,
     map_arrays,
 )
-from evidencenet._common.display import card
+from evidencenet._common.display import card, listed_names
 from evidencenet._common.harmless import harmless, listed
 from evidencenet._common.masks import Form, is_unequal, mask_missing, pad, with_nan
 from evidencenet._common.warnings import EffectiveSizeWarning, InputWarning, RandomnessWarning
@@ -59,8 +60,20 @@ _EVEN = 2.0
 _LEAST_DISTINCT = 20
 # Numbers missing in one model, and not at all in another, are told from this fraction on.
 _TOLD_GAPS = 0.01
-# So many columns are named where the draws are shown.
-_MOST_NAMED = 8
+# What people look for in draws, and where it is.
+_HINTS = {
+    "y": "model, the label of each draw",
+    "labels": "model, the label of each draw",
+    "label": "model, the label of each draw",
+    "models": "names",
+    "data": "x",
+    "theta": "parameters",
+    "n": "counts, or len(sims)",
+    "sample": "take(index) or split(fraction)",
+    "to_dataframe": "x and model: pandas.DataFrame(sims.x, columns=sims.columns)",
+    "save": "write(path)",
+    "load": "Simulations.read(path)",
+}
 # Hashes are made of so many numbers at a time, half a megabyte, which stays in the processor's cache.
 _HASH_NUMBERS = 2**16
 
@@ -235,6 +248,18 @@ class Simulations:
         _, order = in_order(Named(np.arange(len(self.columns)), self.columns), columns)
         places = [self.columns.index(name) for name in order or ()]
         return self.with_fields(x=map_arrays(lambda array: array[:, places], self.x), columns=columns)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
+
+    def __getitem__(self, model: str) -> Data:
+        """Return the data of one model, by its name, as `of` does."""
+        if not isinstance(model, str):
+            raise TypeError(
+                f"sims[{model!r}]: draws are taken by sims.take(index), and the data of a model by its name, "
+                f"sims[{self.names[0]!r}] or sims.of({self.names[0]!r})"
+            )
+        return self.of(model)
 
     def __len__(self) -> int:
         return len(self.model)
@@ -1061,17 +1086,10 @@ def _table(sims: Simulations) -> str:
         rows.append(f"{name:<{width}}" + "".join(f"{column[k]:>13,}" for column in columns.values()))
     noise = "" if sims.clean is None else ", observed anew in training"
     if sims.columns is not None:
-        rows.append(f"columns: {_shortened(sims.columns)}")
+        rows.append(f"columns: {listed_names(sims.columns)}")
     if sims.masked is not None:
         rows.append("missing numbers are masked")
     return "\n  ".join([f"Simulations: {len(sims):,} draws of {shapes}{noise}", *rows])
-
-
-def _shortened(names: Sequence[str]) -> str:
-    """List names, the middle ones left out if they are many."""
-    if len(names) <= _MOST_NAMED:
-        return ", ".join(names)
-    return f"{', '.join(names[: _MOST_NAMED - 1])}, …, {names[-1]} ({len(names)} in all)"
 
 
 def _card(sims: Simulations) -> str:
@@ -1086,7 +1104,7 @@ def _card(sims: Simulations) -> str:
         rows.append((name, text))
     rows.append(("data", layout_text(layout(sims.x))))
     if sims.columns is not None:
-        rows.append(("columns", _shortened(sims.columns)))
+        rows.append(("columns", listed_names(sims.columns)))
     if sims.masked is not None:
         rows.append(("missing numbers", "masked"))
     if sims.parameters is not None:

@@ -89,7 +89,7 @@ class Recipe:
             if value is None and name != "patience":
                 continue
             if not isinstance(value, int | float | np.integer) or not (value >= 1 and value % 1 == 0):
-                raise ValueError(f"Recipe: {name} = {value}; wanted a whole number, 1 or more.")
+                raise ValueError(f"Recipe: {name} = {value!r}; wanted a whole number, 1 or more.")
             object.__setattr__(self, name, int(value))
         if not 0 < self.learning_rate < np.inf:
             raise ValueError(f"Recipe: learning_rate = {self.learning_rate}; wanted a finite number above 0.")
