@@ -1,6 +1,7 @@
 """How far log K is right before and after `deepen`, on problems of the zoo.
 
     python benchmarks/deep.py [--draws 200000] [--n 20000] [--only NAME ...] [--json FILE] [--keep DIR]
+    python benchmarks/deep.py --epochs 8 --draws 50000 --n 4000
 
 Each row is the default call of `train`, then `deepen` of the result, both judged on 100,000 fresh plain draws
 of all models. For exact |log K| (of two models; of the best against the second for more) from 0 to 3, 3 to 6,
@@ -8,6 +9,10 @@ of all models. For exact |log K| (of two models; of the best against the second 
 draws in the validated range after: the fractions (per cent) within one and two stated errors, in all of the
 range and beyond |log K| = 6. Last, the validated range before and after, rounds, simulator calls, and seconds
 of `deepen`.
+
+With `--epochs` both trainings are short ones, to see where `deepen` fails rather than how well it does: a
+network is named, so that there is no search, `train` sees the draws 8 times and `deepen` so many times, with
+two members and without learned errors, and there are 30,000 fresh draws.
 """
 
 import time
@@ -18,6 +23,8 @@ import numpy as np
 import evidencenet as en
 from common import Trained, kept, parser, table, trained
 from evidencenet.problems import Problem, zoo
+from evidencenet.training.search import natural
+from evidencenet.training.split import Draws
 
 STRATA = ((0.0, 3.0), (3.0, 6.0), (6.0, 15.0), (15.0, 30.0))
 LEAST = 30
@@ -29,13 +36,44 @@ HEAD = (
 )  # fmt: skip
 
 
+# Networks of short trainings, by problem; for the others the first one that suits the draws.
+_MANY_SQUARES = en.networks.Squares(projections=32, nodes=32, smooth=16)
+_WIDE = en.networks.Dense(width=128, hidden=64)
+NAMED: dict[str, Any] = {
+    "decay_or_trend": _MANY_SQUARES,
+    "spectral_line": _MANY_SQUARES,
+    "variance_test": _MANY_SQUARES,
+    "ar_or_ma": en.networks.Recurrence(),
+    "lifetime": _WIDE,
+}
+
+
 def measure(
-    problem: Problem, draws: int, n: int, seed: int, keep: str | None, *, fresh: int = 100_000
+    problem: Problem,
+    draws: int,
+    n: int,
+    seed: int,
+    keep: str | None,
+    *,
+    fresh: int = 100_000,
+    epochs: int | None = None,
 ) -> dict[str, Any]:
-    """Train on `draws` draws, deepen, and judge both networks on `fresh` others."""
-    one = trained(problem, draws, seed, fresh=fresh, keep=keep)
+    """Train on `draws` draws, deepen, and judge both networks on `fresh` others; see the top for `epochs`."""
+    options: dict[str, Any] = {}
+    deeper: dict[str, Any] = {}
+    if epochs is not None:
+        deeper = {"members": 2, "learn_error": False, "recipe": en.Recipe(epochs=epochs)}
+        options = {
+            **deeper,
+            "recipe": en.Recipe(epochs=8),
+            "network": NAMED.get(problem.name) or first_network(problem, seed),
+            "loss": en.losses.Logistic(),
+        }
+    one = trained(problem, draws, seed, fresh=fresh, keep=keep, **options)
     start = time.perf_counter()
-    deep = en.deepen(one.net, problem.models, n=n, augment=problem.augment, seed=seed, progress=False)
+    deep = en.deepen(
+        one.net, problem.models, n=n, augment=problem.augment, seed=seed, progress=False, **deeper
+    )
     seconds = time.perf_counter() - start
     pair = strongest(one.exact)
     exact = chosen(one.exact, pair)
@@ -51,13 +89,19 @@ def measure(
         row[f"{low:.0f}-{high:.0f}"] = both and [*both, number]
     for name, rows in (("all", inside), ("deep", inside & (size >= 6))):
         shares = [float(np.mean(off[rows] < f * error[rows])) for f in (1, 2)]
-        row[f"within_{name}"] = shares if rows.sum() >= LEAST else None
+        row[f"within_{name}"] = shares if rows.sum() >= LEAST and deep.errors is not None else None
     row["before"], row["after"] = ([[r.low, r.high] for r in net.ranges] for net in (one.net, deep))
     depth = deep.depth
     assert depth is not None
     checks = [str(check) for check in depth.checks]
     row |= {"rounds": depth.rounds, "calls": depth.calls, "checks": checks}
     return row
+
+
+def first_network(problem: Problem, seed: int) -> Any:
+    """Return the network that `train` would try first."""
+    sims = en.simulate(problem.models, 40_000, seed=seed, progress=False)
+    return natural(Draws.split(sims, 0.1, None, seed))[0]
 
 
 def strongest(exact: np.ndarray) -> np.ndarray:
@@ -120,13 +164,15 @@ def main() -> None:
     """Run from the command line."""
     found = parser(__doc__)
     found.add_argument("--n", type=int, default=20_000)
+    found.add_argument("--epochs", type=int, help="short trainings of a named network")
     options = found.parse_args()
     problems = zoo()
     print(HEAD, flush=True)
 
     def job(name: str) -> dict[str, Any]:
         keep = kept(options, name, options.seed)
-        return measure(problems[name](), options.draws, options.n, options.seed, keep)
+        sizes = {} if options.epochs is None else {"fresh": 30_000, "epochs": options.epochs}
+        return measure(problems[name](), options.draws, options.n, options.seed, keep, **sizes)
 
     table([(name, lambda name=name: job(name)) for name in options.only], line, options.json)  # type: ignore[misc]
 

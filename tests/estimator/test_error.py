@@ -7,12 +7,12 @@ from typing import NamedTuple, cast
 
 import numpy as np
 import pytest
-from scipy.special import log_softmax, softmax
+from scipy.special import expit, log_softmax, softmax
 
 import evidencenet as en
 from conftest import draws, rms
 from evidencenet.estimator.error import ErrorModel
-from evidencenet.estimator.learn_error import _witnessed, squared_errors
+from evidencenet.estimator.learn_error import _witnessed, shown_bias_square, squared_errors
 from evidencenet.estimator.second_look import SecondLook
 from evidencenet.losses import Logistic
 from evidencenet.networks.architectures import Dense
@@ -381,3 +381,29 @@ def test_what_a_second_look_finds_is_in_the_error() -> None:
     # A gain that may be chance changes nothing.
     chance = SecondLook("another kind", 0.002, 0.001)
     assert np.array_equal(_witnessed(squared, log_odds, costs, np.zeros(2), None, chance), squared)
+    # Of rare draws all errors grow by the same factor.
+    uneven = squared * np.linspace(1, 3, len(squared))[:, None]
+    grown = _witnessed(uneven, log_odds, costs, np.zeros(2), None, look, False)
+    assert np.mean(p * (1 - p) * grown[:, 1]) / 2 == pytest.approx(0.007, rel=1e-6)
+    assert np.ptp(grown[:, 1] / uneven[:, 1]) < 1e-6 * np.mean(grown[:, 1] / uneven[:, 1])
+
+
+def test_a_bias_that_labels_of_rare_draws_show_is_in_the_error() -> None:
+    rng = np.random.default_rng(7)
+    n = 40_000
+    log_k = rng.uniform(-5, 20, n)
+    # As many draws of both models everywhere: the offset takes log K back.
+    log_odds = rng.normal(size=n)
+    label = rng.random(n) < expit(log_odds)
+    group = rng.integers(10, size=n)
+
+    def found(bias: float, offset_error: float) -> np.ndarray:
+        shift = np.where(log_k > 10, bias, 0.0)
+        return shown_bias_square(log_k + shift, log_odds + shift, label, group, np.full(n, offset_error))
+
+    biased = found(0.5, 0.02)
+    assert np.mean(biased[log_k > 12]) == pytest.approx(0.25, rel=0.25)
+    assert np.mean(biased[log_k < 8]) < 0.01
+    # Controls: no bias, and one that the error of the offset explains.
+    assert np.mean(found(0.0, 0.02)) < 0.005
+    assert np.mean(found(0.2, 0.4)) == 0

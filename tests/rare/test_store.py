@@ -4,11 +4,13 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
 
 import evidencenet as en
 from evidencenet._common.files import FileError
+from evidencenet.rare import draw
 from evidencenet.rare.split import split
 from evidencenet.rare.store import LevelStore
 
@@ -105,3 +107,54 @@ def test_foreign_folders_and_damage(net: en.EvidenceNetwork, tmp_path: Path) -> 
     (place / "model-0" / "notes.txt").write_text("mine")
     with pytest.raises(FileError, match="not a store of rare draws"):
         en.rare_draws(net, models(), store=place, **QUICK)  # type: ignore[arg-type]
+
+
+def test_processes_draw_the_same(net: en.EvidenceNetwork) -> None:
+    """Random numbers belong to the move, and not to the worker."""
+    options = QUICK | {"reach": 2.0}
+    wanted = en.rare_draws(net, models(), **options)  # type: ignore[arg-type]
+    with joblib.parallel_config(backend="loky"):
+        found = en.rare_draws(net, models(), workers=2, **options)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.x, wanted.x)
+
+
+def test_progress_tells_where_it_is(net: en.EvidenceNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[int, dict[str, str]]] = []
+
+    class Recorder:
+        def __init__(self, title: str, total: int, *, enabled: bool) -> None:
+            self.total = total
+
+        def __enter__(self) -> "Recorder":
+            return self
+
+        def __exit__(self, *reason: object) -> None:
+            assert shown[-1][0] == self.total
+
+        def update(self, done: int, **fields: str) -> None:
+            shown.append((done, fields))
+
+    monkeypatch.setattr(draw, "Progress", Recorder)
+    rare = en.rare_draws(net, models(), **QUICK)  # type: ignore[arg-type]
+    done = [number for number, _ in shown]
+    assert done == sorted(done)
+    # After each move of each level, the plain ones apart; and at the end.
+    moves = sum((len(levels.threshold) - 1) * draw.MOVES for levels in rare.levels)
+    assert len(shown) == moves + 1
+    assert set(shown[0][1]) == {"model", "level", "score", "log_p", "accepted", "calls"}
+    last = shown[-2][1]
+    assert last["model"] == "rate 0.4"
+    assert last["level"] == str(len(rare.levels[1].threshold) - 1)
+    assert float(last["score"]) == pytest.approx(rare.levels[1].threshold[-1], abs=0.1)
+    assert float(last["log_p"]) == pytest.approx(rare.levels[1].log_p[-1], abs=0.5)
+
+
+def test_deepen_keeps_to_its_budget(net: en.EvidenceNetwork) -> None:
+    options: dict[str, Any] = QUICK | {"recipe": en.Recipe(epochs=1), "learn_error": False}
+    deep = en.deepen(net, models(), calls=20_000, **options)
+    assert deep.depth is not None
+    # Too few for two rounds.
+    assert deep.depth.rounds == 1
+    assert 12_000 < deep.depth.calls <= 20_000
+    with pytest.raises(ValueError, match="wanted at least 8,480"):
+        en.deepen(net, models(), calls=5_000, **options)

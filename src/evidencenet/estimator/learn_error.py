@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from evidencenet._common.progress import Progress
 from evidencenet.checks.range import validated_range
@@ -44,6 +44,9 @@ _LARGEST_PART = 0.5
 _UNNOTICED = 4.0
 # At least this part of the squared errors is left, whatever a partner changes: its own errors are not less.
 _LEAST_LEFT = 0.3
+# Bins of log K in which a bias is looked for, and the weight p (1 − p) of the draws that a bin needs: 1/√25
+# is the error of a shift.
+_BIAS_BINS, _LEAST_BIAS_WEIGHT = 16, 25.0
 # If log K varies by less than this, it is the same for all draws.
 _ROUNDING = 1e-5
 
@@ -63,6 +66,7 @@ def learn_error_model(
     rival: Rival | None = None,
     second_look: SecondLook | None = None,
     log_odds: np.ndarray | None = None,
+    offset_error: np.ndarray | None = None,
     seed: int,
     progress: bool,
 ) -> ErrorModel:
@@ -83,6 +87,9 @@ def learn_error_model(
     log_odds
         Log-odds of the held-out draws by each member with a partner's part, (members, n, K); None if the
         network has no partner.
+    offset_error
+        Of rare draws: the standard error of the log-odds that held-out draws have because of how they were
+        drawn, against model 0, (n, K). With it, a bias of log K that their labels show is in the error.
     seed
         Seed of the halves.
     progress
@@ -101,6 +108,14 @@ def learn_error_model(
         joined = draws.held_out_log_k(log_odds)
         squared = _joined_errors(squared, log_k + offset, joined - log_k)
         log_k = joined
+    if offset_error is not None and draws.group is not None:
+        group = draws.group[draws.held_out_rows]
+        for k in range(1, len(draws.counts)):
+            pair = (model == 0) | (model == k)
+            odds = (log_k + offset)[pair]
+            squared[pair, k] += shown_bias_square(
+                log_k[pair, k], odds[:, k] - odds[:, 0], model[pair] == k, group[pair], offset_error[pair, k]
+            )
     # Where no difference was found, there may be one that is too small to be noticed.
     squared[:, np.ptp(log_k, axis=0) < _ROUNDING] = np.square(_UNNOTICED / np.sqrt(len(model)))
     models = range(1, len(draws.counts))
@@ -215,6 +230,45 @@ def _joined_errors(squared: np.ndarray, log_odds: np.ndarray, change: np.ndarray
 def _cost_of(square: np.ndarray, p: np.ndarray) -> float:
     """Mean over draws of V of errors with these squares, taken as independent between the models."""
     return float(np.mean(np.sum((p * (1 - p) * square)[:, 1:], axis=1)))
+
+
+def shown_bias_square(
+    log_k: np.ndarray, log_odds: np.ndarray, label: np.ndarray, group: np.ndarray, offset_error: np.ndarray
+) -> np.ndarray:
+    """Return the square of the bias of log K that labels of rare draws show, in bins of log K, (n,).
+
+    In a bin the labels and their probabilities differ by a shift of log K, and by the error of the offset,
+    which is stated apart. Only what is larger than both of their errors counts.
+
+    Parameters
+    ----------
+    log_k, log_odds
+        Of each draw; the log-odds are log K and what is known of how it was drawn, (n,).
+    label
+        Whether each draw is of the second model, (n,).
+    group
+        Draws of different groups are independent, (n,).
+    offset_error
+        The standard error of log-odds − log K, (n,).
+    """
+    edges = np.unique(np.quantile(log_k, np.linspace(0, 1, _BIAS_BINS + 1)[1:-1]))
+    place = np.searchsorted(edges, log_k)
+    p = expit(log_odds)
+    groups = np.unique(group)
+    result = np.zeros(len(log_k))
+    for number in range(len(edges) + 1):
+        rows = place == number
+        own = rows & (group == groups[:, None])
+        excess, weight = own @ (label - p), own @ (p * (1 - p))
+        total = weight.sum()
+        if total < _LEAST_BIAS_WEIGHT:
+            continue
+        shift = excess.sum() / total
+        # The scatter of the groups about the common shift.
+        variance = np.sum(np.square(excess - shift * weight)) / total**2
+        variance += float(np.mean(np.square(offset_error[rows])))
+        result[rows] = max(shift**2 - 2 * variance, 0.0)
+    return result
 
 
 def _differences_of_halves(

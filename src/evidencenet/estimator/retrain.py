@@ -32,6 +32,7 @@ def train_on(
     part: float = 1.0,
     learn_error: bool = True,
     plan: Plan | None = None,
+    offset_error: np.ndarray | None = None,
 ) -> EvidenceNetwork:
     """Train one architecture on draws that are split already, with the logistic loss.
 
@@ -49,6 +50,8 @@ def train_on(
         The part of the usual number of epochs to train for.
     plan
         A plan that was chosen before, such as by `plan_of`; None chooses one by trials.
+    offset_error
+        The standard error of the log-odds that the draws have because of how they were drawn, (n, K).
     """
     seeds = Seeds.of(seed)
     trainer = Trainer(losses.outputs(len(names)), recipe, seeds.order, seeds.weights)
@@ -67,7 +70,14 @@ def train_on(
         log_k = draws.held_out_log_k(trained.log_odds)
         second_look = look_again(inputs, log_k, natural(draws), trainer, seed=seeds.error)
         error_model = learn_error_model(
-            net, inputs, trained, trainer, second_look=second_look, seed=seeds.error, progress=progress
+            net,
+            inputs,
+            trained,
+            trainer,
+            second_look=second_look,
+            offset_error=None if offset_error is None else offset_error[draws.held_out_rows],
+            seed=seeds.error,
+            progress=progress,
         )
         net = replace(net, errors=error_model)
     return net

@@ -190,8 +190,9 @@ def deepen(
             own = None if is_built_in(net.architecture) else net.architecture
             deep = load(kept, network=own)
         else:
+            draws, offset_error = data.draws()
             deep = train_on(
-                replace(data.draws(), layout=net.scaling.layout),
+                replace(draws, layout=net.scaling.layout),
                 net.names,
                 Failures(net.log_valid, net.log_valid_error),
                 net.architecture,
@@ -203,6 +204,7 @@ def deepen(
                 learn_error=learn_error and last,
                 # What suits rare draws shows in the first round.
                 plan=None if number == 1 else plan_of(steering),
+                offset_error=offset_error,
             )
             checks = tuple(each.check for each in data.tails(deep))
             depth = _depth(data, checks, number, spent)
@@ -247,8 +249,11 @@ class _Round:
     score: Callable[[Data], Array]
     augment: Augment | None
 
-    def draws(self) -> Draws:
-        """Put all draws together, with the log-odds that each has because of how it was drawn."""
+    def draws(self) -> tuple[Draws, Array]:
+        """Put all draws together, with the log-odds that each has because of how it was drawn.
+
+        Also return the standard errors of these log-odds against model 0, (n, K).
+        """
         training, testing = self._plain_rows()
         scores = self._plain_scores
         judges = self.judges.at_most(_HELD_OUT_LEVEL)
@@ -258,21 +263,23 @@ class _Round:
             label = np.concatenate([rare.model, self.plain.model[rows]])
             score = np.concatenate([rare.score, scores[rows]])
             more = np.bincount(self.plain.model[rows], minlength=len(levels))
-            boost = []
+            boost, error = [], []
             for k, (each, own) in enumerate(zip(levels, rare.levels, strict=True)):
                 count = own.count.copy()
                 count[0] += more[k]
                 boost.append(replace(each, count=count).log_boost(score[:, k]))
+                error.append(each.error_at(score[:, k]))
             offset = np.stack(boost, axis=1)
             group = np.concatenate([rare.replicate, np.arange(len(rows)) % _GROUPS])
             plain = np.concatenate([rare.plain, np.ones(len(rows), dtype=bool)])
             x = join(rare.x, map_arrays(lambda array, rows=rows: array[rows], self.plain.x))
-            parts.append((x, label, offset - offset[:, :1], group, plain))
-        x, label, offset, group, plain = (join(*pair) for pair in zip(*parts, strict=True))
+            errors = np.stack([np.hypot(each, error[0]) for each in error], axis=1)
+            parts.append((x, label, offset - offset[:, :1], group, plain, errors))
+        x, label, offset, group, plain, errors = (join(*pair) for pair in zip(*parts, strict=True))
         number = len(parts[0][1])
         counts = np.bincount(label[:number], minlength=len(levels))
         order = np.random.default_rng(0)
-        return Draws(
+        draws = Draws(
             x=x,
             model=label,
             weight=np.ones(len(label), dtype=np.float32),
@@ -285,6 +292,7 @@ class _Round:
             plain=plain,
             group=group,
         )
+        return draws, errors
 
     def tails(self, net: EvidenceNetwork) -> tuple[Tail, ...]:
         """Compare how often each model's draws speak against it with what a network says."""

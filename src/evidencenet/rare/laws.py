@@ -126,8 +126,8 @@ def vonmises(z: Array, mu: Any, kappa: Any) -> Array:
             wish = now + off * np.exp(integral)
         inside = (wish >= low[rows]) & (wish <= high[rows])
         found[rows] = np.where(inside, wish, 0.5 * (low[rows] + high[rows]))
-        # The next step would be as small as the square of this one.
-        rows = rows[np.abs(found[rows] - now) > 1e-6 * np.maximum(now, 1e-3)]
+        # What is off after this step is of the order of the square of what was off before.
+        rows = rows[(np.abs(off) > 1e-5) & (found[rows] != now)]
         if not len(rows):
             break
     found = found.reshape(shape)
