@@ -83,6 +83,8 @@ class Store:
             "x": structure_x,
             "theta": structure_theta,
             "columns": drawn.columns,
+            "drawn": len(drawn.valid),
+            "valid": len(drawn.valid) - drawn.lost,
             "failure": None if drawn.failure is None else words(drawn.failure),
         }
         containers.write(
@@ -149,6 +151,13 @@ def open_store(
         if not (place / str(model)).exists():
             zarr_folder.begin(place / str(model), {"kind": "model", "name": name})
     return Store(place, settings["keep_parameters"], _spec(settings))
+
+
+def described(path: Path) -> tuple[Store, dict[str, Any]]:
+    """Open a store to read it in pieces; return its description too."""
+    about = _description(path)
+    settings = about["settings"]
+    return Store(path, settings["keep_parameters"], _spec(settings)), about
 
 
 def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
