@@ -4,10 +4,10 @@
     python benchmarks/scale_training.py speed [--draws 1000000]
     python benchmarks/scale_training.py fresh [--draws 5000000]
 
-`memory` writes stores of these sizes, whose chunks repeat a hundred draws so that they take little space on
-disk, and trains on each in a process of its own. `speed` trains the same network on draws in memory, in a
-store, and drawn while it is trained. `fresh` makes the default call on fresh draws of the paper's time series,
-and compares with the exact log K.
+`memory` writes stores of these sizes, whose chunks repeat a few draws so that they take little space on disk,
+and trains on each in a process of its own. `speed` trains the same network on draws in memory, in a store,
+and drawn while it is trained. `fresh` makes the default call on fresh draws of the paper's time series, and
+compares with the exact log K.
 """
 
 import argparse

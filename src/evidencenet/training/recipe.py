@@ -14,6 +14,9 @@ from evidencenet import networks
 # and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
 _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
+# So many epochs at most. Clean draws have new noise in every epoch, and are worth more of them: on the
+# lensing data, 240 epochs score 0.006 nats better than 60.
+LONGEST, LONGEST_ANEW = 60, 240
 
 
 @dataclass(frozen=True)
@@ -111,6 +114,7 @@ class Recipe:
         fewest: int = 3,
         shared: bool = False,
         exchangeable: bool = False,
+        longest: int = LONGEST,
     ) -> "Recipe":
         """Fill in what was left open: by the number of training draws, and by the network.
 
@@ -128,6 +132,8 @@ class Recipe:
             Whether the network uses the same weights in all places of a draw.
         exchangeable
             Whether the order of the places means nothing to the network.
+        longest
+            Epochs at most, if no number of epochs was named.
         """
         batch = self.batch or int(np.clip(n // (800 if exchangeable else 400), 32, 1000))
         if n < batch:
@@ -136,7 +142,7 @@ class Recipe:
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), fewest, 60))
+        epochs = self.epochs or int(np.clip(min(_PASSES / n, affordable), fewest, longest))
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
 

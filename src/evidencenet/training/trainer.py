@@ -8,7 +8,7 @@ from evidencenet import networks
 from evidencenet.networks import ensemble
 from evidencenet.training.inputs import Inputs
 from evidencenet.training.loop import Checkpoint, Trained, train_ensemble
-from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
+from evidencenet.training.recipe import LONGEST, LONGEST_ANEW, MOST_OPERATIONS, Recipe
 
 # Members that are trained first where networks may have nothing to learn: one for each of two cores.
 _PROBES = 2
@@ -106,6 +106,7 @@ class Trainer:
             fewest=fewest,
             shared=networks.shares_weights(plan.network),
             exchangeable=networks.is_exchangeable(plan.network),
+            longest=LONGEST_ANEW if inputs.draws.drawn_anew_each_epoch else LONGEST,
         )
         stream = inputs.draws.stream
         # Fresh draws are divided into epochs, and no more than they are used.
