@@ -108,6 +108,10 @@ class Trainer:
             exchangeable=networks.is_exchangeable(plan.network),
             longest=LONGEST_ANEW if inputs.draws.drawn_anew_each_epoch else LONGEST,
         )
+        if inputs.draws.drawn_anew_each_epoch and self.recipe.epochs is None:
+            # Scores go up and down while the learning rate is high. With a patience of 10, three of four
+            # members stopped at epoch 16 of 166 on the lensing data, with scores worse by 0.03 nats.
+            recipe = replace(recipe, patience=max(recipe.patience, recipe.epochs or 1))
         stream = inputs.draws.stream
         # Fresh draws are divided into epochs, and no more than they are used.
         return recipe if stream is None or stream.epochs is None else replace(recipe, epochs=stream.epochs)
