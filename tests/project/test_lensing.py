@@ -22,6 +22,7 @@ from jax_cosmo.angular_cl import angular_cl  # noqa: E402
 
 import lensing  # noqa: E402
 import lensing_data  # noqa: E402
+import lensing_fresh_noise  # noqa: E402
 import lensing_theory as theory  # noqa: E402
 
 
@@ -168,3 +169,12 @@ def test_run(survey: lensing_data.Survey, tmp_path: Path) -> None:
     for found in result.numbers["networks"].values():
         assert np.isfinite(found["recalibrated"]["log_k"])
         assert len(found["as trained"]["members"]) == 2
+
+
+def test_noise_drawn_anew_keeps_the_theory(survey: lensing_data.Survey) -> None:
+    model = lensing_fresh_noise.clean_models(survey, theory.shear(survey))[1]
+    rng = np.random.default_rng(1)
+    clean, _ = model.draw_clean(rng, 4, model.draw_parameters(rng, 4))
+    noise = np.asarray(model.observed(rng, clean)) - np.asarray(clean)
+    # 4 × 227 standard normals: their variance has a standard error of 0.047.
+    assert abs(noise.var() - 1) < 4 * 0.047

@@ -82,6 +82,8 @@ def test_importing_takes_little_beside_the_libraries() -> None:
 def _train(
     sims=None,
     *,
+    models=None,
+    draws=None,
     loss=None,
     network=None,
     members=4,
@@ -96,7 +98,7 @@ def _train(
 
 # What a user may rely on: the names of arguments, their order, which of them are keywords, and defaults.
 CONTRACT: dict[str, Callable[..., None]] = {
-    "Model": lambda name, simulate=None, *, prior=None: None,
+    "Model": lambda name, simulate=None, *, prior=None, observe=None: None,
     "simulate": lambda models, n, *, seed=0, fractions=None, store=None, progress=True: None,
     "Simulations": lambda x, model=None, names=None, *, log_weight=None, columns=None, missing=None: None,
     "Simulations.read": lambda path, *, names=None: None,

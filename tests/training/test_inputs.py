@@ -16,6 +16,7 @@ from evidencenet.training.baseline import flat
 from evidencenet.training.inputs import prepare, with_reference
 from evidencenet.training.plan import Plan
 from evidencenet.training.split import Draws
+from evidencenet.training.trainer import Trainer
 from training.synthetic import lifted, sims
 
 PLAN = Plan(Dense(), Logistic())
@@ -207,3 +208,17 @@ def test_moments_of_a_stream_in_any_linear_scaling_come_from_one_pass() -> None:
     assert np.abs(squashed.of_all().covariance - plain.of_all().covariance).max() > 0.05
     # Halves know only their own draws.
     assert all(half.reference is None for half in all_draws.halves(1))
+
+
+def test_clean_draws_are_trained_on_for_longer() -> None:
+    clean, model = np.random.default_rng(1).normal(size=(2_000, 4)), np.arange(2_000) % 2
+    anew = en.Simulations(clean, model, observe=lambda rng, clean: clean + rng.normal(size=clean.shape))
+    trainer = Trainer(1, en.Recipe(), 1, 2)
+    longer, usual = (
+        trainer.sized(prepare(Draws.split(some, 0.1, None, 5), PLAN))
+        for some in (anew, en.Simulations(anew.x, model))
+    )
+    assert (longer.epochs, longer.patience) == (240, 240)
+    assert (usual.epochs, usual.patience) == (60, 10)
+    named = replace(trainer, recipe=en.Recipe(epochs=5))
+    assert named.sized(prepare(Draws.split(anew, 0.1, None, 5), PLAN)).patience == 10

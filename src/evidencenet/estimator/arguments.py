@@ -106,6 +106,7 @@ class Request:
             seed=seed,
             workers=workers,
             epochs=None if recipe is None else recipe.epochs,
+            held_out=(recipe or Recipe()).held_out,
             progress=progress,
         )
         sims = checked_simulations(given.sims)

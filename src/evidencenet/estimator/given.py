@@ -14,7 +14,9 @@ from evidencenet._common.fingerprint import fingerprint
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
+from evidencenet.simulation.stored import StoredDraws, are_stores
 from evidencenet.simulation.stream import FreshDraws, Stream
+from evidencenet.training.split import MOST_HELD_OUT
 
 # Draws of a stream that are in memory: plans are tried on them, scalings are fitted to them, and a part of
 # them is held out. They take no more memory than this.
@@ -55,6 +57,7 @@ class Given:
         seed: int,
         workers: int,
         epochs: int | None,
+        held_out: float,
         progress: bool,
     ) -> "Given":
         """Understand the first arguments of `train`.
@@ -67,9 +70,13 @@ class Given:
             Seed of fresh draws.
         epochs
             Into how many epochs fresh draws are divided, if the user says so.
+        held_out
+            Fraction of the draws of a store to hold out.
         """
         if _are_models(sims) and models is None:
             sims, models = None, sims
+        if are_stores(sims) and draws is None:
+            return _stored(sims, models, seed, workers, held_out)
         if models is not None:
             if sims is not None:
                 raise TypeError("train takes draws, or models to draw from, and not both: leave one out.")
@@ -79,7 +86,9 @@ class Given:
                 f"draws = {draws!r} says how many fresh draws to train on, and needs models: "
                 "train(models=[first, second], draws=1_000_000)."
             )
-        if isinstance(sims, str | os.PathLike):
+        if isinstance(sims, str | os.PathLike) or (
+            isinstance(sims, list | tuple) and sims and all(isinstance(p, str | os.PathLike) for p in sims)
+        ):
             sims = Simulations.read(sims)
         return Given(sims)
 
@@ -120,6 +129,44 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
     stream = FreshDraws.of(models, counts, epochs, int(stream_seed), row, workers)
     code = [fingerprint(model.simulate, model.prior, model.observe) for model in models]
     return Given(sims, stream, about=f"{number} fresh draws of {', '.join(code)}")
+
+
+def _stored(paths: Any, models: Any, seed: int, workers: int, held_out: float) -> Given:
+    """Take a sample of stores into memory, and make a stream of the rest. Small stores are read whole."""
+    paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
+    workers = (os.cpu_count() or 1) if workers == -1 else whole("workers", workers, 1)
+    own = int(np.random.SeedSequence(seed, spawn_key=(1,)).generate_state(1)[0])
+    stored = StoredDraws.open(paths, seed=own, workers=workers)
+    total = sum(stored.totals)
+    _, _, _, first = look = stored.sample(_FIRST_LOOK * len(stored.names), 0.0)
+    row = sum(array.nbytes // max(1, len(array)) for array in arrays_of(look[0]))
+    size = int(min(SAMPLE_DRAWS, max(SAMPLE_BYTES // row, 10 * _FIRST_LOOK)))
+    if total <= size:
+        parts = [Simulations.read(path, observe=models) for path in paths]
+        return Given(parts[0] if len(parts) == 1 else Simulations.concatenate(parts))
+    held = min(held_out * total, MOST_HELD_OUT, size / 4) / size
+    x, label, flags, stream = first.sample(size, held)
+    return Given(observed_sample(stream, x, label, models), stream, flags, about=stream.about)
+
+
+def observed_sample(stored: StoredDraws, x: Any, label: np.ndarray, models: Any) -> Simulations:
+    """Return draws that were taken from stores; clean ones are observed."""
+    if stored.noise_seed is not None and models is None:
+        raise ValueError(
+            "the store holds clean draws, and no store can hold the function that observes them. Give the "
+            "models that were simulated too: train(path, models=[first, second])."
+        )
+    counts = np.bincount(label, minlength=len(stored.names))
+    failed = [round(f * c / t) for f, c, t in zip(stored.failed, counts, stored.totals, strict=True)]
+    return Simulations(
+        x,
+        label,
+        stored.names,
+        failed=failed,
+        columns=stored.columns,
+        observe=None if stored.noise_seed is None else models,
+        seed=stored.noise_seed or 0,
+    )
 
 
 def row_bytes(sims: Simulations) -> int:

@@ -33,7 +33,7 @@ from evidencenet.estimator.novelty import Novelty
 from evidencenet.estimator.partner import Partner
 from evidencenet.estimator.reference import flattened
 from evidencenet.estimator.seen_draws import SeenDraws, place_text
-from evidencenet.simulation.dataset import Simulations, check_draws
+from evidencenet.simulation.dataset import Simulations
 from evidencenet.training.baseline import Baseline
 from evidencenet.training.loop import History
 from evidencenet.training.scaling import Scaling
@@ -139,7 +139,12 @@ class EvidenceNetwork:
         raise AttributeError(no_attribute(self, name, _HINTS))
 
     def log_bayes_factor(
-        self, x: Any, *, model: int | str | None = None, against: int | str | None = None
+        self,
+        x: Any,
+        *,
+        model: int | str | None = None,
+        against: int | str | None = None,
+        out: str | os.PathLike[str] | None = None,
     ) -> np.ndarray:
         """Natural log of p(x|model)/p(x|against), the mean over members.
 
@@ -150,16 +155,26 @@ class EvidenceNetwork:
         model, against
             The two models, each by number or by name. Of two models these are the second and the first. Of
             more, `model` must be given, and `against` is the first by default.
+        out
+            A file, .npy, for log K of all draws of a store, or of several, whose path is then given as `x`.
+            They are read in pieces. The order is that of `Simulations.read`.
 
         Returns
         -------
         log_k
-            Shape (n,).
+            Shape (n,); with `out`, an array on disk.
 
         Examples
         --------
         >>> net.log_bayes_factor(x, model="trend", against="flat")  # doctest: +SKIP
+        >>> net.log_bayes_factor("draws.zarr", out="log_k.npy")  # doctest: +SKIP
         """
+        from evidencenet.estimator.over_store import is_path, write_log_k
+
+        if is_path(x):
+            return write_log_k(self, x, out, self._pair(model, against))
+        if out is not None:
+            raise TypeError("out is for the draws of a store: give its path, or leave out `out`.")
         return self.members(x, model=model, against=against).mean(axis=0)
 
     def members(
@@ -317,7 +332,7 @@ class EvidenceNetwork:
         log_k, error = (ask(x, model=model, against=against) for ask in (self.log_bayes_factor, self.error))
         return Estimate(float(log_k.sum()), float(error.sum()))
 
-    def recalibrate(self, sims: Simulations, *, seed: int = 0) -> "EvidenceNetwork":
+    def recalibrate(self, sims: Simulations | str | os.PathLike[str], *, seed: int = 0) -> "EvidenceNetwork":
         """Correct log K by an increasing function of it, if that improves the score of other draws.
 
         Half of the draws fit a shift and a stretch of log K; for two models the stretch varies along the
@@ -329,7 +344,7 @@ class EvidenceNetwork:
         ----------
         sims
             Draws that were used neither in training nor to `validate` the result, of the same models in the
-            same order, at least 200 of each.
+            same order, at least 200 of each; or the path of a file or store, as in `validate`.
         seed
             Of the division into halves.
 
@@ -342,7 +357,9 @@ class EvidenceNetwork:
         --------
         >>> net = net.recalibrate(simulate([flat, trend], 50_000, seed=4))  # doctest: +SKIP
         """
-        check_draws("recalibrate", sims, self.names)
+        from evidencenet.estimator.over_store import draws_of
+
+        sims = draws_of("recalibrate", sims, self.names)
         if sims.log_weight is not None:
             raise ValueError(
                 "recalibrate needs draws of equal weight, and these have weights. Simulate from the prior "

@@ -48,7 +48,7 @@ from evidencenet.training.split import Augment
     },
 )
 def train(
-    sims: Simulations | str | os.PathLike[str] | Sequence[Model] | None = None,
+    sims: Simulations | str | os.PathLike[str] | Sequence[str | os.PathLike[str] | Model] | None = None,
     *,
     models: Sequence[Model] | None = None,
     draws: float | None = None,
@@ -73,15 +73,17 @@ def train(
     ----------
     sims
         Draws of two models or more. If the density of a model is known, by `Model(log_density=)`, it is used
-        and not learned (see `evidencenet.estimator.densities`). A path reads the file; a list of models is
-        taken for `models`.
+        and not learned (see `evidencenet.estimator.densities`). The path of a store of `simulate`, or a list
+        of several, trains on draws that need not fit in memory: chunks are read in random order in every
+        epoch. Give `models` too if they have `observe`. Other paths read the file. A list of models is taken
+        for `models`.
     models, draws
         Instead of `sims`: models that are fast to simulate, and how many draws to train on in all. They are
         simulated while the networks are trained, and none is used twice, so that networks cannot learn them
         by heart, and memory stays the same however many there are. Other draws are held out.
     workers
-        How many blocks of fresh draws are simulated at the same time, in threads; −1 for one per processor.
-        The draws do not depend on it.
+        How many blocks of fresh draws are simulated, or chunks of a store read, at the same time, in threads;
+        −1 for one per processor. The result does not depend on it.
     loss
         One of `evidencenet.losses`, or its name. None is ``Logistic()``; the paper's is
         ``LPopExponential(alpha=2.0)``.

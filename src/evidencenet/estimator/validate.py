@@ -1,5 +1,6 @@
 """`validate`: check a network on draws that it was not trained on."""
 
+import os
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from textwrap import fill
@@ -20,8 +21,9 @@ from evidencenet.checks.range import Range, validated_range
 from evidencenet.checks.scores import Score, of_pair
 from evidencenet.checks.tail import settled, tails
 from evidencenet.estimator.network import EvidenceNetwork
+from evidencenet.estimator.over_store import draws_of
 from evidencenet.estimator.seen_draws import row_hashes
-from evidencenet.simulation.dataset import Simulations, check_draws
+from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.rare_draws import RareDraws
 
 if TYPE_CHECKING:
@@ -248,7 +250,7 @@ class Validation:
     "validate(net, fresh_sims)",
     {"*": "Put data and labels together first: validate(net, Simulations(x, labels))."},
 )
-def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
+def validate(net: EvidenceNetwork, sims: Simulations | RareDraws | str | os.PathLike[str]) -> Validation:
     """Check a network on fresh draws of its models: calibration, information, training, and range.
 
     Parameters
@@ -260,7 +262,8 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
         each model need not be those of the training. Weighted draws are thinned to draws of equal weight:
         each stays with a probability proportional to its weight, always the same ones. Rare draws, made by
         `rare_draws`, check log K beyond where plain draws come; of each level only as many are used as its
-        probability is known to, and tail checks are made too.
+        probability is known to, and tail checks are made too. A path reads a file or a store, and a list of
+        paths several stores. Of more than a million draws, or 512 MB, random ones are used.
 
     Returns
     -------
@@ -290,7 +293,7 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws) -> Validation:
         )
     if isinstance(sims, RareDraws):
         return _on_rare_draws(net, sims)
-    check_draws("validate", sims, net.names)
+    sims = draws_of("validate", sims, net.names)
     fresh = freshness(net, sims.x, sims.clean)
     sims = sims.in_columns(net.columns)
     if sims.masked is not None and net.masked is not None and sims.masked != net.masked:

@@ -275,9 +275,15 @@ def open_store(
 
 def stored(path: Path) -> tuple[Store, list[str], list[int]]:
     """Open a store to look at it; return it, its models, and how many valid draws of each are wanted."""
+    store, about = described(path)
+    return store, about["settings"]["models"], about["shares"]
+
+
+def described(path: Path) -> tuple[Store, dict[str, Any]]:
+    """Open a store to read it in pieces; return its description too."""
     about = _description(path)
     settings = about["settings"]
-    return Store(path, settings["keep_parameters"], _spec(settings)), settings["models"], about["shares"]
+    return Store(path, settings["keep_parameters"], _spec(settings)), about
 
 
 def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:

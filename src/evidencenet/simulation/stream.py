@@ -147,14 +147,18 @@ class FreshDraws:
 
 
 def in_order(
-    pool: Executor, function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], workers: int
+    pool: Executor,
+    function: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    workers: int,
+    ahead: int = _AHEAD,
 ) -> Iterator[Any]:
-    """Give the results of calls in order, while a few later ones are computed by the pool."""
+    """Give the results of calls in order, while `ahead` later ones a worker are computed by the pool."""
     waiting: deque[Future[Any]] = deque()
     calls = iter(arguments)
     try:
         while True:
-            while len(waiting) < _AHEAD * workers and (call := next(calls, None)) is not None:
+            while len(waiting) < ahead * workers and (call := next(calls, None)) is not None:
                 waiting.append(pool.submit(function, *call))
             if not waiting:
                 return

@@ -17,7 +17,7 @@ from evidencenet.training.scaling import Scaling, has_outliers, may_be_logged
 Augment = Callable[[np.random.Generator, Data], Data]
 
 # More held-out draws would cost training draws and time, and a score is known to about 0.002 nats with these.
-_MOST_HELD_OUT = 50_000
+MOST_HELD_OUT = 50_000
 # Outliers and correlations show in this many draws. They decide only which scalings are tried.
 _SAMPLE = 10_000
 # What x is shows in this many draws: enough that the order of places is noticed where it matters.
@@ -301,7 +301,7 @@ def _layout_of(
 def _split_rows(sims: Simulations, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Positions of training draws and held-out draws, each model in the same proportion, in random order."""
     rng = np.random.default_rng(seed)
-    fraction = min(fraction, _MOST_HELD_OUT / len(sims))
+    fraction = min(fraction, MOST_HELD_OUT / len(sims))
     training_rows, held_out_rows = [], []
     for k, name in enumerate(sims.names):
         shuffled = rng.permutation(np.flatnonzero(sims.model == k))
