@@ -117,7 +117,7 @@ def measure(draws: int, dim: int, seed: int, **options: Any) -> dict[str, float]
     """Run once, from nothing to log K."""
     problem = en.problems.time_series(dim)
     start = time.perf_counter()
-    sims = en.simulate(problem.models, draws, seed=seed, progress=False)
+    sims = en.simulate(problem.models, draws, seed=seed, progress=False, workers=-1)
     simulated = time.perf_counter()
     net = en.train(sims, augment=problem.augment, seed=seed, progress=False, **options)
     trained = time.perf_counter()

@@ -134,7 +134,10 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
     rival, second_look = None, None
     if fit.search is not None:
         rival, log_k = fit.rival, draws.held_out_log_k(fit.log_odds)
-        second_look = look_again(fit.inputs, log_k, natural(draws), fit.trainer, seed=request.seeds.error)
+        # Where log K is the baseline's, trials of several kinds on top of it found nothing, on more draws.
+        if fit.inputs.baseline is None or fit.trained.gain.any():
+            others = natural(draws)
+            second_look = look_again(fit.inputs, log_k, others, fit.trainer, seed=request.seeds.error)
     error_model = learn_error_model(
         net,
         fit.inputs,

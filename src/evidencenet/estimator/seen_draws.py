@@ -50,11 +50,14 @@ class SeenDraws:
         Draws with a `clean` part are recognised by it, since their noise is drawn anew.
         """
         hashes = row_hashes(x if clean is None else clean)
-        distinct = np.unique(hashes[training])
-        chance = float(np.mean(np.isin(hashes[held_out], distinct))) if len(held_out) else 0.0
-        full = len(distinct) <= _MOST_HASHES
-        highest = np.uint64(2**64 - 1) if full else distinct[_MOST_HASHES - 1]
-        return SeenDraws(_constants(x), distinct[:_MOST_HASHES], np.asarray(highest), chance)
+        kept, highest = hashes[training], np.uint64(2**64 - 1)
+        if len(kept) > _MOST_HASHES:
+            kept = np.partition(kept, _MOST_HASHES - 1)[:_MOST_HASHES]
+            highest = kept.max()
+        kept = np.unique(kept)
+        looked_up = hashes[held_out][hashes[held_out] <= highest]
+        chance = float(np.mean(np.isin(looked_up, kept))) if len(looked_up) else 0.0
+        return SeenDraws(_constants(x), kept, np.asarray(highest), chance)
 
     def departures(self, x: Data) -> np.ndarray:
         """Say where numbers differ from their value in every training draw, (n, d)."""
@@ -88,7 +91,7 @@ def row_hashes(x: Data) -> np.ndarray:
     with np.errstate(over="ignore"):
         for start in range(0, n, _BLOCK_ROWS):
             rows = slice(start, start + _BLOCK_ROWS)
-            block = _flat(x, rows).astype(np.float32) + np.float32(0.0)  # −0.0 becomes 0.0
+            block = _flat(x, rows, np.float32) + np.float32(0.0)  # −0.0 becomes 0.0
             bits = np.ascontiguousarray(block).view(np.uint32).astype(np.uint64)
             salt = _mixed(np.arange(1, bits.shape[1] + 1, dtype=np.uint64) * _GOLDEN)
             hashes[rows] = _mixed(np.asarray(np.sum(_mixed(bits ^ salt), axis=1, dtype=np.uint64)))
@@ -116,11 +119,11 @@ def _constants(x: Data) -> np.ndarray:
     return np.where(same & ~is_mask, first, np.nan)
 
 
-def _flat(x: Data, rows: slice = slice(None)) -> np.ndarray:
-    """All numbers of each draw in a row, in double precision, (n, d)."""
+def _flat(x: Data, rows: slice = slice(None), kind: type[np.floating] = np.float64) -> np.ndarray:
+    """All numbers of each draw in a row, in this precision, (n, d)."""
     # Not -1 for the second size, which cannot be told if there are no draws.
     blocks = [(array[rows], int(np.prod(array.shape[1:]))) for array in arrays_of(x)]
-    parts = [block.reshape(len(block), size).astype(np.float64) for block, size in blocks]
+    parts = [block.reshape(len(block), size).astype(kind, copy=False) for block, size in blocks]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
 
 

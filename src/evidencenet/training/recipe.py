@@ -16,9 +16,9 @@ from evidencenet._common.arguments import explained_class
 # and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
 _PASSES = 6e6
 MOST_OPERATIONS = 1.2e12
-# So many epochs at most, unless the budget is raised: networks overfit few draws before that. Clean draws have
-# new noise in every epoch, and are worth more of them: on the lensing data, 240 epochs score 0.006 nats better
-# than 60.
+# So many epochs at most, unless the budget is raised: networks overfit few draws before that. Clean draws
+# have new noise in every epoch, and are worth more of them: on the lensing data, 240 epochs score 0.006 nats
+# better than 60.
 LONGEST, LONGEST_ANEW = 60, 240
 
 

@@ -75,12 +75,13 @@ class Trainer:
         """Train an ensemble, but only its first members if these do not improve on the baseline.
 
         Where it is `doubtful` that networks can improve on the baseline, because they did not in a trial, two
-        members are trained first. If neither improves on it, the others would not either, and log K is the
-        baseline's whatever their weights.
+        members are trained first, for half as long. If neither improves on it, the others would not either,
+        and log K is the baseline's whatever their weights.
         """
         if not doubtful or members <= _PROBES:
             return self.fit(inputs, recipe, members, progress=progress)
-        probes = self.fit(inputs, recipe, _PROBES, progress=progress)
+        shorter = replace(recipe, epochs=max(1, (recipe.epochs or 1) // 2))
+        probes = self.fit(inputs, shorter, _PROBES, progress=progress)
         if not probes.gain.any():
             return probes.repeated(members)
         return self.fit(inputs, recipe, members, progress=progress)
