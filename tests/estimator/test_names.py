@@ -35,7 +35,7 @@ def test_answers_checks_and_networks(case: str, request: pytest.FixtureRequest) 
     net, x = replace(given.net, names=NAMES[:count]), np.asarray(given.fresh.x)
     # Texts must be the same as with names that are written out already.
     other = replace(net, names=tuple(map(harmless, net.names)))
-    sims, other_sims = (replace(given.fresh, names=one.names) for one in (net, other))
+    sims, other_sims = (given.fresh.with_fields(names=one.names) for one in (net, other))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         records = [(net, other), (sims, other_sims)]

@@ -192,7 +192,7 @@ def test_other_models(small: Case) -> None:
     x, model = small.fresh.x, small.fresh.model
     for names in (("a", "b"), small.net.names[::-1]):
         sims = en.Simulations(x, model, names=names)
-        with pytest.raises(ValueError, match=r"the draws are of .*, the network compares .*, in this order"):
+        with pytest.raises(ValueError, match=r"the draws are of .*; the network compares .*, in this order"):
             en.validate(small.net, sims)
 
 

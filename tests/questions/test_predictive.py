@@ -169,7 +169,7 @@ def test_bad_input(test_of_part: PredictiveTest, fresh: Any) -> None:
         test_of_part.log_bayes_factor(fresh[:, KEPT])
     with pytest.raises(ValueError, match="NaN or infinity"):
         test_of_part.log_bayes_factor(np.full(SIZE, np.nan))
-    with pytest.raises(ValueError, match="rows that differ in length"):
+    with pytest.raises(ValueError, match="rows that differ in shape"):
         test_of_part.error([[1.0], [1.0, 2.0]])
     with pytest.raises(ValueError, match="compare answers for one observation, got 2"):
         test_of_part.compare(fresh[:2])
