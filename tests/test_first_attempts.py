@@ -102,6 +102,21 @@ def test_attributes_that_are_looked_for_in_a_network(small: Case, name: str, mea
     assert pickle.loads(pickle.dumps(small.net)).names == small.net.names
 
 
+def test_networks_and_answers_are_not_functions_or_numbers(small: Case) -> None:
+    x = np.asarray(small.fresh.x)
+    with pytest.raises(TypeError, match=r"Write net\.compare\(x\) for an answer"):
+        small.net(x)
+    with pytest.raises(TypeError, match=r"Write answer\.log_k, answer\.log10_k"):
+        float(small.net.compare(x[0]))
+    with pytest.raises(TypeError, match=r"The usual call is deepen\(net, \[model0, model1\]\)"):
+        ANY.deepen(small.net)
+    with pytest.raises(TypeError, match=r"write calls=\.\.\."):
+        ANY.deepen(small.net, small.problem.models, budget=3)
+    # A network is not an architecture either, though both can be called.
+    with pytest.raises(TypeError, match=r"network must be callable as network\(x, outputs, key=key\)"):
+        ANY.train(small.sims, network=small.net)
+
+
 def test_attributes_of_answers(small: Case) -> None:
     x = np.asarray(small.fresh.x)[:3]
     answers = small.net.compare(x)

@@ -302,6 +302,12 @@ class Comparison:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(no_attribute(self, name, _HINTS))
 
+    def __float__(self) -> float:
+        """Say which number is meant: beyond the validated range log K is only a bound."""
+        raise TypeError(
+            "an answer is not one number. Write answer.log_k, answer.log10_k or answer.bayes_factor."
+        )
+
     @property
     def lead(self) -> PairAnswer:
         """The best model against the second best."""

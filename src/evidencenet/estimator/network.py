@@ -138,6 +138,13 @@ class EvidenceNetwork:
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(no_attribute(self, name, _HINTS))
 
+    def __call__(self, x: Any) -> Any:
+        """Say which method is meant: there are several answers to an observation."""
+        raise TypeError(
+            "a network is not called like a function. Write net.compare(x) for an answer with errors and "
+            "warnings, net.log_bayes_factor(x) for log K, or net.probabilities(x)."
+        )
+
     def log_bayes_factor(
         self,
         x: Any,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evidencenet._common.arguments import checked_seed, whole
+from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import Data, join, map_arrays
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.warnings import log
@@ -50,6 +50,19 @@ _LEAST_LEVELS, _TWO_ROUNDS_LEVELS = 10, 60
 _GROUPS = 10
 
 
+@explained(
+    "deepen(net, [model0, model1])",
+    {
+        "*": "All arguments after the models have names.",
+        "log_k": "reach=...",
+        "depth": "reach=...",
+        "n_draws": "n=..., draws of each level",
+        "max_calls": "calls=...",
+        "budget": "calls=..., simulator calls in all",
+        "random_state": "seed=...",
+        "verbose": "progress=False or True",
+    },
+)
 def deepen(
     net: EvidenceNetwork,
     models: Sequence[Model],
