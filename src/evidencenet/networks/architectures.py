@@ -472,7 +472,7 @@ class Regression:
     """Sets of vectors whose columns explain each other: regressions, and marks or values at random places.
 
     A draw is an array (N, C) of two columns or more, or a dict of such arrays and a boolean mask (N,), as in
-    `DeepSet`. Each of the last three columns is explained by a function of the others: a constant, a linear
+    `DeepSet`. Each of the last two columns is explained by a function of the others: a constant, a linear
     function, and sines with learned frequencies.
 
     Parameters
@@ -496,7 +496,7 @@ class Regression:
     scale_alike: ClassVar[bool] = True
     share_weights: ClassVar[bool] = True
     exchangeable: ClassVar[bool] = True
-    waves: int = 8
+    waves: int = 6
     width: int = 16
     hidden: int = 64
     nodes: int = 16
@@ -632,7 +632,7 @@ BUILT_IN = {
     )
 }
 # Columns that are explained by the others, at most.
-_RESPONSES = 3
+_RESPONSES = 2
 # Combinations of single numbers that are shown to the other parts of a draw.
 _SHOWN = 4
 
