@@ -705,8 +705,8 @@ class IrregularEncoder(eqx.Module):
 def eliminated(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return bᵀ A⁻¹ b and log |A| of a positive definite matrix (m, m), by Gaussian elimination.
 
-    Not by JAX's own factorisations: on a CPU these wait for the threads that other programs run on, and two
-    programs at the same time wait for each other without end.
+    Not by JAX's own factorisations: on a CPU, two programs with these that ran at the same time waited for
+    each other without end (docs/decisions.md, "A search that learning curves cannot fool").
     """
     quadratic, log_volume = jnp.zeros(()), jnp.zeros(())
     for _ in range(len(b)):
