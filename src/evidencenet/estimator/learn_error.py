@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -98,7 +99,10 @@ def learn_error_model(
     draws = inputs.draws
     x, model = draws.held_out_draws()
     log_k = draws.held_out_log_k(trained.log_odds)
-    squared = squared_errors(inputs, trained, trainer.fit_one, seed=seed, progress=progress)
+    # Halves are trained for as many epochs as all draws, and so for half as long. What networks have not yet
+    # learned at the end of their training then shows too: halves, trained for as long, would lack the same.
+    fit_half = partial(trainer.fit_one, epochs=trainer.sized(inputs).epochs)
+    squared = squared_errors(inputs, trained, fit_half, seed=seed, progress=progress)
     costs = draws.weight[draws.held_out_rows] * trained.costs[:, : len(model)].mean(axis=0)
     offset = np.broadcast_to(draws.log_odds, log_k.shape)
     if draws.known is not None:

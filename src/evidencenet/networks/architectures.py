@@ -217,7 +217,7 @@ class Sequence:
 
 @dataclass(frozen=True)
 class Image:
-    """Images (H, W, C): convolutions, then averages over the whole image.
+    """Images (H, W, C): convolutions, then averages over the whole image and over parts of it.
 
     Parameters
     ----------
@@ -229,6 +229,8 @@ class Image:
         Side of a convolution's window.
     depth
         Number of convolutions.
+    parts
+        The image is also averaged over so many parts along each axis, since the place may matter.
     nodes
         With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
         in the averages and in what the dense layers make of them. With 0, dense layers alone.
@@ -240,11 +242,12 @@ class Image:
     hidden: int = 64
     kernel: int = 3
     depth: int = 2
+    parts: int = 3
     nodes: int = 0
 
     def __post_init__(self) -> None:
         _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
-        _check_not_negative(self, nodes=self.nodes)
+        _check_not_negative(self, parts=self.parts, nodes=self.nodes)
 
     def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         """Initialise a network for draws like `x`."""
@@ -258,7 +261,14 @@ class Image:
                 "channels; use another network."
             )
         return modules.ConvolutionEncoder(
-            x.shape[:-1], x.shape[-1], self.width, kernel=self.kernel, depth=self.depth, parts=0, rng=rng
+            x.shape[:-1],
+            x.shape[-1],
+            self.width,
+            kernel=self.kernel,
+            depth=self.depth,
+            # Of a volume at most two along each axis: 27 parts learned less than eight.
+            parts=self.parts if x.ndim == 3 else min(self.parts, 2),
+            rng=rng,
         )
 
 

@@ -227,13 +227,15 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
     if numbers <= _MOST_WAVES:
         flat.append(_dense_with_waves(numbers))
     flat.append(Squares(projections=32, nodes=32, smooth=16))
-    waves: list[Architecture] = [DeepSet(waves=_WAVES)] if numbers <= _MOST_WAVES else []
     # Where elements are missing, nothing has a spectrum.
     whole = not isinstance(x, dict) and _LEAST_LENGTH <= numbers <= _LARGEST_SPECTRUM
     spectrum: list[Architecture] = [Spectrum()] if whole else []
     # Elements of several columns, of which one may be a function of the others.
     columns = sum(array[0].size for array in arrays_of(x) if array.dtype != bool and array.ndim)
     regression: list[Architecture] = [Regression()] if 2 <= columns <= _MOST_COLUMNS else []
+    # Single numbers, such as times of events, may come at a rhythm, however many there are.
+    may_wave = numbers <= _MOST_WAVES or (part.kind == "set" and columns == 1)
+    waves: list[Architecture] = [DeepSet(waves=_WAVES)] if may_wave else []
     ordered: list[Architecture] = [Recurrence(), Series(), *spectrum]
     match part.kind:
         case "vector":
@@ -359,6 +361,8 @@ def _guess_part(x: dict[str, np.ndarray], keys: tuple[str, ...], model: np.ndarr
     if mask is None:
         return Part("set", "arrays of as many elements as there are times", keys)
     there = f"{masks[0]!r} says which elements are there"
+    if len(values) == 1 and x[keys[0]].ndim == 2 and _rises(x[keys[0]], mask):
+        return Part("set", f"{there}, and the numbers rise along every draw, as times of events do", keys)
     if len(values) == 1 or x[keys[0]].ndim == 2:
         if not _order_matters_among(x[keys[0]], mask, model):
             return Part("set", f"{there}, and there is no sign that their order matters", keys)

@@ -81,6 +81,8 @@ _JOINED = 16
 _CONCENTRATIONS = (0.5, 2.0)
 # Numbers that explain others are cut off at so many standard deviations.
 _FAR = 30.0
+# Convolutions see at most so many places of a series.
+_LONGEST_SERIES = 512
 # Series are cut into blocks of this length for recurrences: a matrix of this size is filled quickly, and the
 # cost is linear in the length of longer series.
 _BLOCK = 64
@@ -449,12 +451,17 @@ class GroupsEncoder(eqx.Module):
 
 
 class ConvolutionEncoder(eqx.Module):
-    """Convolutions, their averages over all places and, of a series, over parts of it."""
+    """Convolutions, and their averages over all places and over parts of them.
+
+    A series of more than 512 places is first averaged over neighbouring ones: convolutions look for what is
+    local, and their cost grows with the length. The moments of the series are those of all places.
+    """
 
     layers: list[Linear]
     window: tuple[int, ...] = eqx.field(static=True)
     parts: int = eqx.field(static=True)
     lags: int = eqx.field(static=True)
+    coarse: int = eqx.field(static=True)
 
     def __init__(
         self,
@@ -471,8 +478,10 @@ class ConvolutionEncoder(eqx.Module):
         series = len(places) == 1
         sizes = [(1 + series) * channels + 1, *[width] * depth]
         self.layers = [Linear(kernel ** len(places) * a, b, rng) for a, b in itertools.pairwise(sizes)]
+        self.coarse = -(-places[0] // _LONGEST_SERIES) if series else 1
         # Every layer after the first halves the number of places; a part without any has no average.
-        self.parts = min(parts, -(-places[0] // 2 ** (depth - 1)))
+        shortest = -(-min(places) // self.coarse)
+        self.parts = min(parts, -(-shortest // 2 ** (depth - 1)))
         self.lags = min(_LAGS, places[0]) if series else 0
 
     def __call__(self, x: Any) -> Features:
@@ -484,6 +493,10 @@ class ConvolutionEncoder(eqx.Module):
         products: list[jax.Array] = []
         if self.lags:
             values, products = self._moments(values, there)
+        if self.coarse > 1:
+            # Sums scatter with the root of their number.
+            values = _block_sums(values, self.coarse) / np.sqrt(self.coarse)
+            there = _block_sums(there[:, None], self.coarse)[:, 0] / self.coarse
         # A channel of ones tells inside from padding.
         h = jnp.concatenate([values, there[..., None]], axis=-1)
         for i, layer in enumerate(self.layers):
@@ -497,7 +510,7 @@ class ConvolutionEncoder(eqx.Module):
         # What may be at any place, but at one only: the odds of the places add up, not their logarithms.
         inside = jnp.where(there[..., None] > 0, h, _NOWHERE)
         anywhere = jax.nn.logsumexp(inside, axis=axes) - jnp.log(number)
-        local = [jnp.mean(part, axis=0) for part in jnp.array_split(h, self.parts)] if self.parts else []
+        local = [jnp.mean(part, axis=axes) for part in _divided(h, self.parts)] if self.parts else []
         if mask is not None:
             # How much there is: normalisations grow with it.
             local = [*local, jnp.mean(mask.astype(h.dtype), keepdims=True)]
@@ -656,12 +669,15 @@ class IrregularEncoder(eqx.Module):
 
     For each frequency, the log evidence of a sine and a cosine with normal amplitudes in white noise,
     relative to noise alone, is a quadratic form of the sums of y cos ωt and y sin ωt. The ratio of the
-    variances of noise and amplitude is learned too. A small network of each element stands beside it.
+    variances of noise and amplitude is learned too. A small network of each element stands beside it, and one
+    of each pair of neighbours and the time between them: of processes with a memory, neighbours tell most.
     """
 
     frequency: Any
     ratio: Any
     element: SetEncoder
+    pair: SetEncoder
+    spacing: float = eqx.field(static=True)
 
     def __init__(self, columns: int, capacity: int, waves: int, width: int, rng: np.random.Generator) -> None:
         # Half a cycle over the whole span of the times, up to one in four elements: what they can resolve. A
@@ -670,12 +686,15 @@ class IrregularEncoder(eqx.Module):
         self.frequency = 2 * np.pi * cycles / np.float32(np.sqrt(12))
         self.ratio = np.zeros(waves, np.float32)
         self.element = SetEncoder(columns, width, waves=0, table=False, rng=rng)
+        self.pair = SetEncoder(3 * columns - 1, 2 * width, waves=0, table=False, rng=rng)
+        # The time between two elements is of the order of one over their number.
+        self.spacing = float(np.sqrt(12) / capacity)
 
     def __call__(self, x: Any) -> Features:
         """Features of one draw: elements (N, 1 + C), of which the first column is the time."""
         values, mask = elements(x)
         there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
-        others = self.element.pooled(values, mask)
+        others = [self.element.pooled(values, mask), self._of_pairs(values, mask)]
         time, y = values[:, 0], values[:, 1:] * there[:, None]
         sine, cosine = (wave * there[:, None] for wave in sine_and_cosine(time[:, None] * self.frequency))
         number = jnp.maximum(jnp.sum(there), 1)
@@ -697,9 +716,19 @@ class IrregularEncoder(eqx.Module):
         parts += [squares / np.sqrt(len(values)), jnp.square(jnp.sum(y, axis=0)) / number]
         waves = jnp.concatenate(parts)
         return Features(
-            jnp.concatenate([squashed(waves), jnp.log1p(squares), others.smooth]),
-            jnp.concatenate([waves, others.exact]),
+            jnp.concatenate([squashed(waves), jnp.log1p(squares), *(other.smooth for other in others)]),
+            jnp.concatenate([waves, *(other.exact for other in others)]),
         )
+
+    def _of_pairs(self, values: jax.Array, mask: jax.Array | None) -> Features:
+        """Pool what a network makes of each pair of neighbours; elements that are there come first."""
+        earlier, later = values[:-1], values[1:]
+        step = (later[:, :1] - earlier[:, :1]) / self.spacing
+        products = earlier[:, 1:] * later[:, 1:]
+        both = None if mask is None else mask[1:] & mask[:-1]
+        columns = [jnp.log1p(jnp.maximum(step, 0)), jnp.exp(-jnp.maximum(step, 0))]
+        pairs = jnp.concatenate([*columns, earlier[:, 1:], later[:, 1:], products], axis=1)
+        return self.pair.pooled(pairs, both)
 
 
 def eliminated(a: jax.Array, b: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -850,6 +879,20 @@ def _triangle(powers: jax.Array) -> jax.Array:
     length = powers.shape[-1]
     lag = np.arange(length) - np.arange(length)[:, None]
     return jnp.where(lag >= 0, powers[..., np.maximum(lag, 0)], 0.0)
+
+
+def _block_sums(x: jax.Array, size: int) -> jax.Array:
+    """Sums of (T, C) over blocks of `size` neighbouring places, (T / size rounded up, C)."""
+    padded = jnp.pad(x, ((0, -len(x) % size), (0, 0)))
+    return jnp.sum(padded.reshape(-1, size, x.shape[1]), axis=1)
+
+
+def _divided(h: jax.Array, parts: int) -> list[jax.Array]:
+    """Divide (..., C) into so many parts along every axis of places."""
+    blocks = [h]
+    for axis in range(h.ndim - 1):
+        blocks = [part for block in blocks for part in jnp.array_split(block, parts, axis=axis)]
+    return blocks
 
 
 def _windows(x: jax.Array, window: tuple[int, ...], step: int) -> jax.Array:

@@ -55,8 +55,9 @@ _STUCK = 1e-3
 # sensitive to outliers, and its log K extrapolates best. Others came out the same within 0.0002 nats in full
 # trainings, also those that had won short trials (docs/decisions.md, "Choice by evidence").
 FIRST_LOSS = losses.Logistic()
-# Sines and cosines of each number that networks are tried with.
+# Sines and cosines of each number that networks are tried with, and terms in the evidences of `Squares`.
 _WAVES = 8
+_MANY_NODES = 128
 
 
 @dataclass(frozen=True)
@@ -492,8 +493,10 @@ def variants(network: networks.Architecture, numbers: int) -> list[networks.Arch
         case networks.Dense(waves=0):
             return [_wide(numbers)]
         case networks.Squares(smooth=0):
-            # The more models, the more directions in which some of them differ.
-            return [replace(network, projections=2 * network.projections)]
+            # The more models, the more directions in which some of them differ. The more parameters a model
+            # has, the more terms its evidence needs.
+            more = replace(network, projections=2 * network.projections)
+            return [more, replace(more, nodes=_MANY_NODES)]
         case networks.DeepSet(waves=0) | networks.Table(waves=0):
             return [replace(network, waves=_WAVES)]
         case networks.Sequence():

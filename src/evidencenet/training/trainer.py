@@ -86,8 +86,11 @@ class Trainer:
             return probes.repeated(members)
         return self.fit(inputs, recipe, members, progress=progress)
 
-    def fit_one(self, inputs: Inputs, rng: np.random.Generator) -> np.ndarray:
-        """Train one network with seeds of its own; return log K of the held-out draws, (n, K)."""
+    def fit_one(self, inputs: Inputs, rng: np.random.Generator, *, epochs: int | None = None) -> np.ndarray:
+        """Train one network with seeds of its own; return log K of the held-out draws, (n, K).
+
+        It is trained for so many epochs, or for as many as such draws usually are.
+        """
         # The batch that the user named may be larger than these draws, which may be half of all.
         batch, rows = self.recipe.batch, inputs.draws.training_draws
         order_seed, weights_seed = (int(number) for number in rng.integers(2**31, size=2))
@@ -97,7 +100,9 @@ class Trainer:
             order_seed=order_seed,
             weights_seed=weights_seed,
         )
-        return inputs.draws.held_out_log_k(trainer.fit(inputs, trainer.sized(inputs)).log_odds)
+        recipe = trainer.sized(inputs)
+        recipe = replace(recipe, epochs=epochs or recipe.epochs)
+        return inputs.draws.held_out_log_k(trainer.fit(inputs, recipe).log_odds)
 
     def sized(self, inputs: Inputs, most: float = MOST_OPERATIONS, *, fewest: int = 3) -> Recipe:
         """Fill in what the recipe leaves open: by the draws, the plan, and the arithmetic allowed.
