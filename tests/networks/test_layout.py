@@ -120,6 +120,20 @@ def test_letters_become_indicators() -> None:
     )
 
 
+def test_times_of_events_are_a_set() -> None:
+    rng = np.random.default_rng(0)
+    mask = np.arange(40) < rng.integers(10, 40, size=(300, 1))
+    x = {"events": np.sort(rng.random((300, 40)), axis=1), "mask": mask}
+    layout = Layout.guess(x, np.arange(300) % 2)
+    assert layout.parts[0].kind == "set"
+    assert "as times of events do" in str(layout)
+    example = arranged_example(layout, map_arrays(lambda array: array[0], x))
+    assert networks.DeepSet(waves=8) in candidates(layout, example)
+    # A control: a series of unequal length that goes up and down is none.
+    x["events"] = np.cumsum(rng.normal(size=(300, 40)), axis=1)
+    assert Layout.guess(x, np.arange(300) % 2).parts[0].kind == "numbers"
+
+
 def test_times_come_first() -> None:
     rng = np.random.default_rng(0)
     x = {

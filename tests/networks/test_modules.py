@@ -381,6 +381,59 @@ def test_sines_are_fitted_to_irregular_values() -> None:
         assert wanted_at == pytest.approx(wanted, abs=1e-3)
 
 
+def test_neighbours_at_irregular_times_are_seen_in_pairs() -> None:
+    time = np.sort(rng(7).uniform(-1.7, 1.7, 12))
+    x = np.stack([time, rng(8).normal(size=12)], axis=1).astype(np.float32)
+    there = np.arange(12) < 9
+    encoder = IrregularEncoder(2, 12, 4, 5, rng())
+    pairs = eqx.filter_jit(encoder._of_pairs)
+    found = pairs(x, there).smooth
+    # Nine elements are eight pairs, and what stands behind them means nothing.
+    changed = x.copy()
+    changed[9:] = 1e3
+    np.testing.assert_allclose(pairs(changed, there).smooth, found, rtol=1e-5)
+    steps = np.diff(time)[:8] * 12 / np.sqrt(12)
+    width = 2 * 5
+    share, means = np.asarray(found)[2 * width], np.asarray(found)[2 * width + 1 : 2 * width + 6]
+    y = x[:9, 1]
+    wanted = [np.log1p(steps), np.exp(-steps), y[:-1], y[1:], y[:-1] * y[1:]]
+    assert share == pytest.approx(8 / 11)
+    np.testing.assert_allclose(means, [part.mean() for part in wanted], rtol=1e-4, atol=1e-5)
+    # A control: values that are exchanged have other neighbours.
+    x[[2, 6], 1] = x[[6, 2], 1]
+    assert np.abs(np.asarray(pairs(x, there).smooth) - np.asarray(found)).max() > 1e-3
+
+
+def test_images_are_averaged_over_parts_too() -> None:
+    x = normal(6, 6, 1)
+    places = [(slice(i, i + 2), slice(j, j + 2)) for i in (0, 2, 4) for j in (0, 2, 4)]
+    encoder = ConvolutionEncoder((6, 6), 1, 4, kernel=1, depth=1, parts=3, rng=rng())
+    found = np.asarray(encoded(encoder, x).smooth)
+    h = np.asarray(modules.act(encoder.layers[0](np.concatenate([x, np.ones_like(x)], axis=2))))
+    wanted = np.concatenate([h[place].mean(axis=(0, 1)) for place in places])
+    np.testing.assert_allclose(found[-len(wanted) :], wanted, rtol=1e-4, atol=1e-6)
+    # A control: parts tell where something is, and averages over all places do not.
+    moved = np.roll(x, 2, axis=0)
+    again = np.asarray(encoded(encoder, moved).smooth)
+    np.testing.assert_allclose(again[:12], found[:12], rtol=1e-4, atol=1e-6)
+    assert np.abs(again - found).max() > 1e-2
+
+
+def test_long_series_are_averaged_before_the_convolutions() -> None:
+    x = normal(1_300, 1)
+    encoder = ConvolutionEncoder((1_300,), 1, 4, kernel=1, depth=1, parts=0, rng=rng())
+    assert encoder.coarse == 3
+    found = np.asarray(encoded(encoder, x).smooth)
+    both = np.concatenate([x, x - x.mean(axis=0)], axis=1)
+    padded = np.concatenate([both, np.zeros((2, 2))]).reshape(434, 3, 2).sum(axis=1) / np.sqrt(3)
+    inside = np.r_[np.ones(433), 1 / 3]
+    h = np.asarray(modules.act(encoder.layers[0](np.column_stack([padded, inside]).astype(np.float32))))
+    wanted = (h * inside[:, None]).sum(axis=0) / inside.sum()
+    np.testing.assert_allclose(found[:4], wanted, rtol=1e-3, atol=1e-5)
+    # Products of neighbours are those of all places.
+    assert found[12 + 2] == pytest.approx(np.sum(x[1:] * x[:-1]) / 1_300, abs=1e-5)
+
+
 def test_columns_are_explained_by_the_others() -> None:
     places, marks = rng(7).uniform(-1.7, 1.7, (30, 2)), rng(8).normal(size=30)
     there = np.arange(30) < 22

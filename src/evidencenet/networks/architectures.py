@@ -433,9 +433,9 @@ class Categories:
 
 @dataclass(frozen=True)
 class Irregular:
-    """Values at irregular times: sines of the time with learned frequencies, fitted to the values.
+    """Values at irregular times: sines of the time, fitted to the values, and pairs of neighbours.
 
-    A draw is an array (N, 1 + C) whose first column is the time, or a dict of such an array and a boolean
+    The frequencies of the sines are learned. Elements must be in the order of their times. A draw is an array (N, 1 + C) whose first column is the time, or a dict of such an array and a boolean
     mask (N,). (A dict of times, values and mask is brought to this form by its layout.)
 
     Parameters
@@ -453,7 +453,6 @@ class Irregular:
 
     scale_alike: ClassVar[bool] = True
     share_weights: ClassVar[bool] = True
-    exchangeable: ClassVar[bool] = True
     waves: int = 24
     width: int = 16
     hidden: int = 64

@@ -882,7 +882,7 @@ def _triangle(powers: jax.Array) -> jax.Array:
 
 
 def _block_sums(x: jax.Array, size: int) -> jax.Array:
-    """Sums of (T, C) over blocks of `size` neighbouring places, (T / size rounded up, C)."""
+    """Add up (T, C) over blocks of `size` neighbouring places: (T / size rounded up, C)."""
     padded = jnp.pad(x, ((0, -len(x) % size), (0, 0)))
     return jnp.sum(padded.reshape(-1, size, x.shape[1]), axis=1)
 
