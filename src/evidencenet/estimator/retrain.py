@@ -95,4 +95,5 @@ def plan_of(net: EvidenceNetwork) -> Plan:
         whiten=net.scaling.whitening is not None,
         log=any(np.any(part) for part in logarithms),
         project=net.scaling.projection is not None,
+        signal=net.scaling.signal is not None,
     )

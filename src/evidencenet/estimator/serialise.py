@@ -239,8 +239,8 @@ def _ensemble(
     scaled_example = example if layout is None else arranged_example(layout, example)
     scaled_keys = tuple(scaled_example) if isinstance(scaled_example, dict) else None
     scaling = Scaling.from_arrays(under(arrays, "scaling"), scaled_keys, about["squash"], layout)
-    if scaling.projection is not None:
-        scaled_example = np.zeros(scaling.projection.shape[1], np.float32)
+    if scaling.numbers is not None:
+        scaled_example = np.zeros(scaling.numbers, np.float32)
     members, states = None, None
     if outputs is not None:
         members, states = _members(architecture, scaled_example, outputs, arrays)

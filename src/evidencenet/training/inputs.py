@@ -27,6 +27,7 @@ from evidencenet.training.plan import Plan
 from evidencenet.training.projection import directions
 from evidencenet.training.recipe import Recipe
 from evidencenet.training.scaling import Scaling
+from evidencenet.training.signal import Signal
 from evidencenet.training.split import Draws
 
 # Held-out draws are judged in blocks of this many, so that memory stays bounded.
@@ -35,6 +36,8 @@ _HELD_OUT_BLOCK = 5_000
 _SCALING_DRAWS = 100_000
 # Directions in which models differ are found from so many draws, whose numbers are held in memory at once.
 _PROJECTION_DRAWS = 100_000
+# Signal and noise are told apart from so many numbers: draws times numbers in a draw.
+_SIGNAL_NUMBERS = 10_000_000
 # Clean draws are observed several times for the moments: about so many observations in all, and at most so
 # many of each draw. The noise is then known well, and what is left is the scatter of the clean draws.
 _MOMENT_DRAWS, _MOST_REPEATS = 200_000, 16
@@ -131,9 +134,8 @@ class Inputs:
     @property
     def example(self) -> Data:
         """Zeros in the form of one draw, as networks see it."""
-        if self.scaling.projection is not None:
-            return np.zeros(self.scaling.projection.shape[1], np.float32)
-        return self.draws.arranged_example
+        numbers = self.scaling.numbers
+        return self.draws.arranged_example if numbers is None else np.zeros(numbers, np.float32)
 
     @property
     def features(self) -> int:
@@ -195,7 +197,7 @@ def with_reference(draws: Draws) -> Draws:
 
 def _rescaled(reference: Scaling, moments: PartialMoments, scaling: Scaling) -> PartialMoments | None:
     """Return the moments of draws in another scaling; None if that is not linear in the first one."""
-    if scaling.squash or scaling.projection is not None or np.any(scaling.logarithm):
+    if scaling.squash or scaling.numbers is not None or np.any(scaling.logarithm):
         return None
     shape = np.shape(reference.shift)
     shift, factor = (
@@ -229,6 +231,8 @@ def prepare(draws: Draws, plan: Plan) -> Inputs:
     log_shares = None if isinstance(plan.loss, losses.Asymmetric) else draws.log_shares
     if plan.project:
         scaling = replace(scaling, projection=_projection(draws, scaling))
+    if plan.signal:
+        scaling = replace(scaling, signal=_signal(draws, scaling))
     bare = Inputs(draws, plan, scaling, log_shares)
     if not plan.baseline or bare.moments is None:
         return bare
@@ -243,3 +247,11 @@ def _projection(draws: Draws, scaling: Scaling) -> np.ndarray:
     rows = draws.plain_rows(draws.training_rows)[:_PROJECTION_DRAWS]
     x = flat(scaling(map_arrays(lambda array: array[rows], draws.x)))
     return directions(x, draws.model[rows], draws.weight[rows])
+
+
+def _signal(draws: Draws, scaling: Scaling) -> Signal:
+    """Find the combinations that vary by more than their noise, from two observations of training draws."""
+    rows = draws.plain_rows(draws.training_rows)[: _SIGNAL_NUMBERS // draws.features]
+    rng = np.random.default_rng(0)
+    first, second = (flat(scaling(draws.observed(rng, rows))) for _ in range(2))
+    return Signal.fit(first, second)

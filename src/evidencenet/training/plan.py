@@ -26,6 +26,8 @@ class Plan:
         Whether the logarithm is taken of numbers that are never negative and vary much.
     project
         Whether inputs are the few combinations of all numbers in which the models differ.
+    signal
+        Whether inputs are the few combinations that vary by more than their noise, in units of the noise.
     """
 
     network: networks.Architecture
@@ -36,6 +38,7 @@ class Plan:
     whiten: bool = False
     log: bool = False
     project: bool = False
+    signal: bool = False
 
     def __str__(self) -> str:
         parts = [
@@ -44,6 +47,7 @@ class Plan:
             *(["log"] if self.log else []),
             *(["whitened"] if self.whiten else []),
             *(["projected"] if self.project else []),
+            *(["signal"] if self.signal else []),
             _short_name(self.loss),
             *(["on Gaussians"] if self.baseline else []),
             *([] if self.weight_decay is None else [f"weight decay {self.weight_decay:g}"]),

@@ -8,6 +8,7 @@ import numpy as np
 
 from evidencenet._common.arrays import Data, arrays_of
 from evidencenet.networks.layout import Layout
+from evidencenet.training.signal import Signal
 
 _PARTS = ("shift", "factor", "logarithm", "floor")
 _BLOCK_ROWS = 50_000
@@ -44,6 +45,8 @@ class Scaling:
         What x is. Draws are arranged by it first. None leaves them as they are.
     projection
         A matrix (d, m), or None: then a draw becomes m combinations of its d numbers.
+    signal
+        What turns the d numbers of a draw into those of its signal, instead of a projection; or None.
 
     Examples
     --------
@@ -62,6 +65,7 @@ class Scaling:
     whitening: np.ndarray | None = None
     layout: Layout | None = None
     projection: np.ndarray | None = None
+    signal: Signal | None = None
 
     @staticmethod
     def fit(
@@ -111,10 +115,17 @@ class Scaling:
         scaled = self._each(x if self.layout is None else self.layout.arrange(x))
         if self.whitening is not None:
             scaled = _mixed(scaled, self.whitening)
-        if self.projection is None:
+        if self.numbers is None:
             return scaled
-        rows = [_row_by_row(array) for array in arrays_of(scaled)]
-        return np.asarray(np.concatenate(rows, axis=1) @ self.projection)
+        rows = np.concatenate([_row_by_row(array) for array in arrays_of(scaled)], axis=1)
+        return self.signal(rows) if self.signal is not None else np.asarray(rows @ self.projection)
+
+    @property
+    def numbers(self) -> int | None:
+        """How many combinations of its numbers a draw becomes; None if it keeps its form."""
+        if self.signal is not None:
+            return self.signal.numbers
+        return None if self.projection is None else self.projection.shape[1]
 
     def _each(self, x: Data) -> Data:
         """Scale each number by itself."""
@@ -144,7 +155,10 @@ class Scaling:
             leaves = tree if isinstance(tree, dict) else {"": tree}
             found |= {f"{part}/{key}": leaf for key, leaf in leaves.items() if leaf is not None}
         matrices = {"whitening": self.whitening, "projection": self.projection}
-        return found | {name: matrix for name, matrix in matrices.items() if matrix is not None}
+        found |= {name: matrix for name, matrix in matrices.items() if matrix is not None}
+        if self.signal is not None:
+            found |= {f"signal/{name}": array for name, array in self.signal.arrays().items()}
+        return found
 
     @staticmethod
     def from_arrays(
@@ -158,12 +172,14 @@ class Scaling:
             arrays[f"{part}/"] if keys is None else {key: arrays.get(f"{part}/{key}") for key in keys}
             for part in _PARTS
         ]
+        signal = {name[7:]: array for name, array in arrays.items() if name.startswith("signal/")}
         return Scaling(
             **_named(trees),
             squash=squash,
             whitening=arrays.get("whitening"),
             layout=layout,
             projection=arrays.get("projection"),
+            signal=Signal(**signal) if signal else None,
         )
 
 

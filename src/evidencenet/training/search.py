@@ -340,7 +340,7 @@ class Search:
             # Of very many numbers, the few combinations in which the models differ can have a baseline too.
             baselines = (False,) if isinstance(self.freedom.loss, losses.Asymmetric) else (True, False)
             plans += [replace(self.best, project=True, baseline=baseline) for baseline in baselines]
-        return plans
+        return plans + [plan for plan in map(self._of_signal, plans) if plan.signal]
 
     def other_kinds(self) -> list[Plan]:
         """List other kinds of network."""
@@ -357,10 +357,14 @@ class Search:
                     **asdict(scaled),
                     whiten=self.best.whiten and not bare,
                     project=self.best.project and not networks.scales_alike(network),
+                    signal=self.best.signal and self._may_see_signal(network),
                     baseline=False if bare else self.best.baseline,
                 )
                 for scaled in self.scalings
             ]
+        if networks.scales_alike(self.best.network):
+            # The first round could not try this with a network that treats all places alike.
+            plans += [plan for plan in map(self._of_signal, plans) if plan.signal]
         return plans
 
     def other_settings(self) -> list[Plan]:
@@ -370,7 +374,9 @@ class Search:
             # If not even the best network improves on the baseline, no finer setting will.
             return []
         plans = [best, *(replace(best, baseline=b) for b in self.freedom.baselines if b != best.baseline)]
-        plans += [replace(best, whiten=whiten) for whiten in self.whitens if whiten != best.whiten]
+        # The signal is the same of all linear maps of the numbers.
+        whitens = () if best.signal else self.whitens
+        plans += [replace(best, whiten=whiten) for whiten in whitens if whiten != best.whiten]
         if len(self.freedom.architectures) == 1:
             return plans
         plans += [replace(best, network=network) for network in variants(best.network, self.draws.features)]
@@ -381,14 +387,24 @@ class Search:
             plans.append(replace(best, weight_decay=0.1))
         return plans
 
+    def _may_see_signal(self, network: networks.Architecture) -> bool:
+        """Say whether a network may see the signal in place of the numbers: places lose their meaning."""
+        known = self.draws.observation is not None and 1 < self.draws.features <= LARGEST
+        return known and isinstance(network, networks.Dense | networks.Squares)
+
+    def _of_signal(self, plan: Plan) -> Plan:
+        """Return a plan with the signal as input, if its network may see that; else the plan itself."""
+        if not self._may_see_signal(plan.network):
+            return plan
+        # What networks see of the signal is not Gaussian, so it goes without the baseline.
+        return replace(plan, signal=True, whiten=False, baseline=all(self.freedom.baselines))
+
     # Trials.
 
     def _with_network(self, network: networks.Architecture) -> Plan:
         """Return the best plan with another kind of network, which learns everything itself."""
-        plain = replace(
-            self.best, network=network, baseline=False, whiten=False, project=False, weight_decay=None
-        )
-        return replace(plain, loss=FIRST_LOSS)
+        plain = replace(self.best, network=network, baseline=False, whiten=False, project=False, signal=False)
+        return replace(plain, loss=FIRST_LOSS, weight_decay=None)
 
     def _try(self, plans: list[Plan], pool: ThreadPoolExecutor, *, choose: bool = True) -> None:
         """Try plans, unless they were tried before, and take the best of them."""

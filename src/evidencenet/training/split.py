@@ -147,6 +147,13 @@ class Draws:
         """Return the draws in memory alone."""
         return replace(self, stream=None)
 
+    def observed(self, rng: np.random.Generator, rows: np.ndarray) -> Data:
+        """Observe the clean draws in some rows once more, without augmenting them."""
+        assert self.observation is not None
+        assert self.clean is not None
+        clean = map_arrays(lambda array: array[rows], self.clean)
+        return self.observation.draw(rng, clean, self.model[rows])
+
     def drawn_anew(self, rng: np.random.Generator, batch: Data, label: np.ndarray) -> Data:
         """Observe a minibatch of `trained_on`, and augment it; `label` are the models of its draws."""
         if self.observation is not None and self.drawn_anew_each_epoch:
