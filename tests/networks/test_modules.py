@@ -409,7 +409,7 @@ def test_images_are_averaged_over_parts_too() -> None:
     places = [(slice(i, i + 2), slice(j, j + 2)) for i in (0, 2, 4) for j in (0, 2, 4)]
     encoder = ConvolutionEncoder((6, 6), 1, 4, kernel=1, depth=1, parts=3, rng=rng())
     found = np.asarray(encoded(encoder, x).smooth)
-    h = np.asarray(modules.act(encoder.layers[0](np.concatenate([x, np.ones_like(x)], axis=2))))
+    h = np.asarray(modules.act(encoder.layers[0](jnp.concatenate([x, np.ones_like(x)], axis=2))))
     wanted = np.concatenate([h[place].mean(axis=(0, 1)) for place in places])
     np.testing.assert_allclose(found[-len(wanted) :], wanted, rtol=1e-4, atol=1e-6)
     # A control: parts tell where something is, and averages over all places do not.
@@ -427,7 +427,9 @@ def test_long_series_are_averaged_before_the_convolutions() -> None:
     both = np.concatenate([x, x - x.mean(axis=0)], axis=1)
     padded = np.concatenate([both, np.zeros((2, 2))]).reshape(434, 3, 2).sum(axis=1) / np.sqrt(3)
     inside = np.r_[np.ones(433), 1 / 3]
-    h = np.asarray(modules.act(encoder.layers[0](np.column_stack([padded, inside]).astype(np.float32))))
+    h = np.asarray(
+        modules.act(encoder.layers[0](jnp.asarray(np.column_stack([padded, inside]), jnp.float32)))
+    )
     wanted = (h * inside[:, None]).sum(axis=0) / inside.sum()
     np.testing.assert_allclose(found[:4], wanted, rtol=1e-3, atol=1e-5)
     # Products of neighbours are those of all places.

@@ -435,8 +435,9 @@ class Categories:
 class Irregular:
     """Values at irregular times: sines of the time, fitted to the values, and pairs of neighbours.
 
-    The frequencies of the sines are learned. Elements must be in the order of their times. A draw is an array (N, 1 + C) whose first column is the time, or a dict of such an array and a boolean
-    mask (N,). (A dict of times, values and mask is brought to this form by its layout.)
+    The frequencies of the sines are learned. Elements must be in the order of their times. A draw is an array
+    (N, 1 + C) whose first column is the time, or a dict of such an array and a boolean mask (N,). (A dict of
+    times, values and mask is brought to this form by its layout.)
 
     Parameters
     ----------

@@ -20,8 +20,8 @@ MOST_OPERATIONS = 1.2e12
 # have new noise in every epoch, and are worth more of them: on the lensing data, 240 epochs score 0.006 nats
 # better than 60.
 LONGEST, LONGEST_ANEW = 60, 240
-# How much of the average of squared gradients is kept in a step. With it, and Nesterov's momentum, seven kinds
-# of networks were better by 5 to 30% after four epochs than with Adam's usual 0.999 (docs/decisions.md).
+# How much of the average of squared gradients is kept in a step. With it, and Nesterov's momentum, seven
+# kinds of networks were better by 5 to 30% after four epochs than with Adam's usual 0.999 (docs/decisions.md).
 _SQUARES = 0.99
 
 
