@@ -56,6 +56,7 @@ def train_on_store(path: Path) -> dict[str, Any]:
         net = en.train(path, network=network, recipe=recipe, members=1, learn_error=False, progress=False)
         trained = time.perf_counter() - start
         en.validate(net, path)
+        net.recalibrate(path)
         net.log_bayes_factor(path, out=path.parent / "log_k.npy")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {

@@ -16,7 +16,7 @@ from evidencenet._common.atomic import moved, removed
 from evidencenet._common.files import FileError
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
-from evidencenet.cli.spec_file import models_of
+from evidencenet.cli.spec_file import models_of, source_of
 from evidencenet.simulation.io import containers, tables
 
 
@@ -87,7 +87,7 @@ def simulate(
             "store": store,
             "progress": run.progress,
         }
-        text = spec.read_text(encoding="utf-8", errors="replace") if spec.is_file() else ""
+        text = source_of(spec)
         if part is not None:
             with models_of(spec) as models, _workers(processes, workers) as executor:
                 options["executor"] = executor
