@@ -56,9 +56,8 @@ def test_recalibration_on_a_store_is_that_in_memory(case: Case) -> None:
     in_memory = case.net.recalibrate(en.Simulations.read(case.wrong[0]), seed=3)
     found = case.net.recalibrate(case.wrong[0], seed=3)
     for name in ("shift", "knots", "slope", "gain"):
-        np.testing.assert_array_equal(
-            *(getattr(net.recalibration[0], name) for net in (found, in_memory)), err_msg=name
-        )
+        first, second = (getattr(net.recalibration[0], name) for net in (found, in_memory))
+        np.testing.assert_array_equal(first, second, err_msg=name)
     both = case.net.recalibrate(case.wrong, seed=3)
     assert both.recalibration[0].draws == 20_000
     # It corrects log K towards that of the draws.
@@ -76,7 +75,12 @@ def test_a_store_for_which_log_k_is_right_changes_nothing(case: Case) -> None:
 def test_large_stores_are_sampled(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[int] = []
     whole = Piece.read
-    monkeypatch.setattr(Piece, "read", lambda piece: read.append(piece.rows) or whole(piece))
+
+    def reading(piece: Piece) -> Any:
+        read.append(piece.rows)
+        return whole(piece)
+
+    monkeypatch.setattr(Piece, "read", reading)
     monkeypatch.setattr(over_store, "_MOST_DRAWS", 5_000)
     found = case.net.recalibrate(case.wrong, seed=3)
     # Half of 5,000 draws are fitted to.
@@ -136,7 +140,8 @@ def test_clean_draws_have_the_noise_of_read(case: Case, tmp_path: Path) -> None:
     found = en.validate(case.net, tmp_path / "clean.npz", models=models())
     np.testing.assert_array_equal(found.log_k, in_memory.log_k)
     # Without the noise, log K is another: the check would fail if it were forgotten.
-    assert not en.validate(case.net, en.Simulations(sims[0].clean, sims[0].model, sims[0].names)).passed
+    without = en.Simulations(np.asarray(sims[0].clean), sims[0].model, sims[0].names)
+    assert not en.validate(case.net, without).passed
     for call in (
         lambda: en.validate(case.net, stores[0]),
         lambda: case.net.recalibrate(stores[0]),

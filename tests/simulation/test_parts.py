@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import numpy as np
 import pytest
@@ -45,14 +45,17 @@ N = 400
 
 
 def draw_part(number: int, of: int, store: Path, calls: Calls | None = None, n: int = N) -> en.Status:
-    there: Any = en.simulate((calls or Calls()).models(), n, part=(number, of), store=store, **OPTIONS)
+    there = en.simulate((calls or Calls()).models(), n, part=(number, of), store=store, **OPTIONS)
+    # For type checkers too, and without `part` it is something else.
+    assert_type(there, en.Status)
     assert isinstance(there, en.Status)
     return there
 
 
 @pytest.mark.parametrize("order", [[1, 2, 3], [3, 1, 2]])
 def test_parts_make_each_draw_once_and_the_same_draws(tmp_path: Path, order: list[int]) -> None:
-    expected = en.simulate(Calls().models(), N, **OPTIONS)
+    expected = en.simulate(Calls().models(), N, seed=OPTIONS["seed"], progress=False)
+    assert_type(expected, en.Simulations)
     store, calls = tmp_path / "draws.zarr", Calls()
     for number in order[:-1]:
         there = draw_part(number, 3, store, calls)

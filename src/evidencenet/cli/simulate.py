@@ -91,7 +91,7 @@ def simulate(
         if part is not None:
             with models_of(spec) as models, _workers(processes, workers) as executor:
                 options["executor"] = executor
-                there: Any = en.simulate(models, n, part=part, **options)
+                there = en.simulate(models, n, part=part, **options)
             # The job that completes the folder leaves the record.
             kept = record_of(out) if there.complete else None
             run.finish({"out": str(out), **there.to_dict()}, str(there), kept=kept, spec=text)
