@@ -132,7 +132,13 @@ def test_any_executor_draws_the_same(net: en.EvidenceNetwork, tmp_path: Path) ->
     assert pool.tasks == 10 * sum(1 + 6 * (len(levels.threshold) - 1) for levels in found.levels)
     with ThreadPoolExecutor(2) as threads:
         again = en.rare_draws(net, models(), executor=threads, **options)
+        with pytest.raises(KeyboardInterrupt):
+            en.rare_draws(net, models(150), executor=threads, store=tmp_path / "draws", **options)
     np.testing.assert_array_equal(again.x, wanted.x)
+    # What it left is continued without the executor.
+    assert list((tmp_path / "draws" / "model-0").glob("level-*"))
+    rest = en.rare_draws(net, models(), store=tmp_path / "draws", **options)
+    np.testing.assert_array_equal(rest.x, wanted.x)
     for bad, message in ((3, r"executor=3; wanted an object with submit\(\)"), ("dask", "executor='dask'")):
         with pytest.raises(TypeError, match=message):
             en.rare_draws(net, models(), executor=bad, **options)

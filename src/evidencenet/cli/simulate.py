@@ -2,7 +2,6 @@
 
 import contextlib
 import multiprocessing
-import os
 import shutil
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,6 +13,7 @@ import typer
 import evidencenet as en
 from evidencenet._common.atomic import moved, removed
 from evidencenet._common.files import FileError
+from evidencenet._common.processors import processors
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
 from evidencenet.cli.spec_file import models_of, source_of
@@ -121,7 +121,7 @@ def _workers(processes: bool, workers: int) -> Generator[ProcessPoolExecutor | N
     if not processes:
         yield None
         return
-    count = (os.cpu_count() or 1) if workers == -1 else workers
+    count = processors() if workers == -1 else workers
     with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as executor:
         yield executor
 

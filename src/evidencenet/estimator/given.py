@@ -1,7 +1,6 @@
 """`Given`: the draws that `train` is given, whatever form they have: in memory, in files, or only models."""
 
 import operator
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ import numpy as np
 from evidencenet._common.arguments import whole
 from evidencenet._common.arrays import arrays_of, kind_of
 from evidencenet._common.fingerprint import fingerprint
+from evidencenet._common.processors import processors
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
@@ -110,7 +110,7 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
             "train(simulate(models, 100_000))."
         )
     number = whole("draws", draws, 2 * len(models))
-    workers = (os.cpu_count() or 1) if workers == -1 else whole("workers", workers, 1)
+    workers = processors() if workers == -1 else whole("workers", workers, 1)
     if any(model.log_density is not None for model in models):
         raise ValueError(
             "a model has a log_density, which cannot be combined with fresh draws. Simulate first, "
@@ -132,7 +132,7 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
 
 def _read(paths: Any, models: Any, seed: int, workers: int, held_out: float) -> Given:
     """Take a sample of large stores into memory, and make a stream of the rest; read all else whole."""
-    workers = (os.cpu_count() or 1) if workers == -1 else whole("workers", workers, 1)
+    workers = processors() if workers == -1 else whole("workers", workers, 1)
     own = int(np.random.SeedSequence(seed, spawn_key=(1,)).generate_state(1)[0])
     large = in_pieces(paths, models, draws=SAMPLE_DRAWS, size=SAMPLE_BYTES, seed=own, workers=workers)
     if large is None:

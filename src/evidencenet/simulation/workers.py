@@ -14,6 +14,7 @@ import numpy as np
 from evidencenet._common.arguments import whole
 from evidencenet._common.arrays import arrays_of, kind_of
 from evidencenet._common.executors import Shipped, checked_executor, in_order, places
+from evidencenet._common.processors import processors
 from evidencenet.simulation.chunks import Calls, Chunk, Source, words
 from evidencenet.simulation.timed import TimedCalls, ship_calls
 
@@ -64,7 +65,7 @@ class Workers:
     def at_once(self) -> int:
         """How many chunks are drawn at the same time."""
         if self.count == -1:
-            return os.cpu_count() or 1
+            return processors()
         if self.count is None:
             return 1 if self.executor is None else places(self.executor)
         return self.count
