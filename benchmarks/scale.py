@@ -1,15 +1,18 @@
 """How far it scales: draws per second of each kind of worker, overhead per chunk, and the size of a store.
 
     python benchmarks/scale.py [--draws 2e5] [--seconds-a-draw 0.001] [--stored 5e5] [--json FILE]
+    python benchmarks/scale.py --training --write     # all of it, on idle cores, into the pages
 
 The simulation half measures
 
 - draws per second of a simulator that waits, of one in pure Python, and of one in NumPy, with one and two
   workers of each kind: threads, joblib's processes, Python's process pool, a time limit, and a Dask cluster;
-- what a chunk costs beside its draws, and the bytes that travel for it;
-- bytes and files of a store, of a fast simulator and of a slow one;
+- what a chunk costs beside its draws, the bytes that travel for it, and the messages of a scheduler;
+- bytes and files of a store: of a fast simulator, of a slow one, and of 10⁷ small draws by 1 and by 20 jobs;
 
-and computes from these what 10⁹ draws on 1,000 workers would cost.
+and computes from these what 10⁹ draws on 1,000 workers would cost. `--training` adds memory over the size of
+a store, and draws per second in training, of `scale_training.py`. `--write` puts the tables into the pages
+docs/scale.md and docs/scale-training.md, between the comments that name them.
 """
 
 import argparse
@@ -20,8 +23,10 @@ import pickle
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Generator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +39,10 @@ from evidencenet.simulation import writer
 from evidencenet.simulation.chunks import Source
 from evidencenet.simulation.runs import _CHUNK_SECONDS, _CHUNKS_A_SECOND, MOST_BYTES
 
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
+sys.path += [str(Path(__file__).parents[1] / "examples"), str(Path(__file__).parent)]
+import scale_training
 from cluster import started
+from scale_pages import tables, write
 
 NUMBERS = 100
 
@@ -164,6 +171,80 @@ def messages() -> dict[str, float]:
     return {"task_bytes": len(task), "result_bytes_a_draw": len(pickle.dumps(chunk)) / 1_000}
 
 
+def count_messages(dask_scheduler: Any) -> None:
+    """Count from now on what a Dask scheduler receives and sends; this runs on the scheduler."""
+    import functools
+    import inspect
+
+    from distributed.batched import BatchedSend
+
+    dask_scheduler.counted = {"received": 0, "sent": 0}
+
+    def counting(handler: Any) -> Any:
+        @functools.wraps(handler)
+        def handle(*args: Any, **options: Any) -> Any:
+            dask_scheduler.counted["received"] += 1
+            return handler(*args, **options)
+
+        @functools.wraps(handler)
+        async def handle_later(*args: Any, **options: Any) -> Any:
+            dask_scheduler.counted["received"] += 1
+            return await handler(*args, **options)
+
+        return handle_later if inspect.iscoroutinefunction(handler) else handle
+
+    for handlers in (dask_scheduler.stream_handlers, dask_scheduler.handlers):
+        handlers.update({operation: counting(handler) for operation, handler in handlers.items()})
+    send = BatchedSend.send
+
+    def counted(self: Any, *messages: Any) -> None:
+        dask_scheduler.counted["sent"] += len(messages)
+        send(self, *messages)
+
+    BatchedSend.send = counted  # type: ignore[method-assign]
+
+
+def scheduler_messages(chunks: int = 400) -> dict[str, float]:
+    """Messages that a Dask scheduler receives and sends for each chunk.
+
+    Answers to what it is asked are not counted. One of them is the draws themselves, which go through it.
+    """
+    empty = en.Model("empty", lambda rng: rng.normal(size=1), kind="one")
+    with started(2) as cluster:
+        cluster.client.run_on_scheduler(count_messages)
+        en.simulate([empty], chunks, chunk=1, seed=1, executor=cluster.executor, progress=False)
+        found = cluster.client.run_on_scheduler(lambda dask_scheduler: dask_scheduler.counted)
+    return {f"{kind}_a_chunk": number / chunks for kind, number in found.items()}
+
+
+def small_draws(draws: int, numbers: int = 3, parts: int = 20) -> dict[str, Any]:
+    """Files of a store of many draws of few numbers, drawn by one call and by an array of jobs."""
+
+    def failing(rng: np.random.Generator, n: int) -> np.ndarray:
+        x = rng.standard_normal((n, numbers), dtype=np.float32)
+        x[rng.random(n) < 0.1] = np.nan
+        return x
+
+    first = en.Model("first", lambda rng, n: rng.standard_normal((n, numbers), dtype=np.float32))
+    found: dict[str, Any] = {"draws": draws, "numbers": numbers, "parts": parts}
+    for name, second in {
+        "": replace(first, name="second"),
+        "_if_some_fail": en.Model("second", failing),
+    }.items():
+        with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+            warnings.simplefilter("ignore", en.FailedDrawsWarning)
+            whole, shared = Path(folder, "one.zarr"), Path(folder, "shared.zarr")
+            en.simulate([first, second], draws, seed=1, store=whole, progress=False)
+            found[f"files_of_one{name}"] = en.status(whole).files
+            for number in range(1, parts + 1):
+                there = en.simulate(
+                    [first, second], draws, seed=1, part=(number, parts), store=shared, progress=False
+                )
+            assert there.complete
+            found[f"files_of_parts{name}"] = there.files
+    return found
+
+
 def stores(stored: int, writes: int = 64) -> dict[str, Any]:
     """Bytes and files of a store of a fast simulator, and of one whose chunks are written one by one."""
     found: dict[str, Any] = {}
@@ -214,11 +295,14 @@ def on_paper(
         "draws": draws,
         "workers": workers,
         "seconds_a_draw": seconds_a_draw,
+        "bytes_a_draw": 8.0 * NUMBERS,
         "hours": draws * seconds_a_draw / workers / 3600,
         "store_tb": stored / 1e12,
         "chunks": chunks,
         "files": chunks * sizes["fast"]["files_a_chunk"],
         "tasks_of_one_scheduler": tasks,
+        "messages_of_one_scheduler": tasks * (sent["received_a_chunk"] + sent["sent_a_chunk"]),
+        "messages_a_second": workers / chunk_seconds * (sent["received_a_chunk"] + sent["sent_a_chunk"]),
         "tasks_a_second": workers / chunk_seconds,
         "scheduler_busy": workers / chunk_seconds * chunk_ms / 1e3,
         "sent_mb_a_second": workers / seconds_a_draw * sent["result_bytes_a_draw"] / 1e6,
@@ -228,44 +312,69 @@ def on_paper(
     }
 
 
-def simulation(draws: int, seconds_a_draw: float, stored: int) -> dict[str, Any]:
+def simulation(draws: int, seconds_a_draw: float, stored: int, small: int) -> dict[str, Any]:
     """All of the simulation half."""
     rows = rates(draws, seconds_a_draw)
-    sent, sizes = messages(), stores(stored)
-    return {"rates": rows, "messages": sent, "stores": sizes, "on_paper": on_paper(rows, sizes, sent)}
+    sent, sizes = messages() | scheduler_messages(), stores(stored)
+    return {
+        "rates": rows,
+        "messages": sent,
+        "stores": sizes,
+        "small_draws": small_draws(small),
+        "on_paper": on_paper(rows, sizes, sent),
+    }
 
 
-def show_simulation(found: dict[str, Any]) -> None:
-    """Print the simulation half."""
-    print(f"{'kind':<24}{'workers':>8}{'waiting /s':>12}{'Python /s':>12}{'NumPy /s':>12}{'ms a chunk':>12}")
-    for row in found["rates"]:
-        print(
-            f"{row['kind']:<24}{row['workers']:>8}{row['waiting']:>12,.0f}{row['busy']:>12,.0f}"
-            f"{row['gaussian']:>12,.0f}{row['chunk_ms']:>12.2f}"
-        )
-    for name in ("messages", "stores", "on_paper"):
-        print(f"\n{name}")
-        for key, value in found[name].items():
-            print(f"  {key:<24}{value if isinstance(value, dict) else f'{value:,.4g}'}")
+# --- Training ----------------------------------------------------------------------------------------------
+
+
+def training(gigabytes: list[float], draws: int, fresh: int, folder: str | None) -> dict[str, Any]:
+    """All of the training half: memory, draws per second, and the error with fresh draws."""
+    return {
+        "memory": scale_training.memory(gigabytes, folder),
+        "speed": scale_training.speed(draws),
+        "fresh": scale_training.fresh(fresh),
+    }
 
 
 # --- The command -------------------------------------------------------------------------------------------
 
 
 def main() -> None:
-    """Measure, print, and write a file if that is wanted."""
+    """Measure, print, and write files if that is wanted."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--draws", type=lambda text: int(float(text)), default=200_000)
+
+    def whole(text: str) -> int:
+        return int(float(text))
+
+    parser.add_argument("--draws", type=whole, default=200_000)
     parser.add_argument("--seconds-a-draw", type=float, default=0.001)
-    parser.add_argument("--stored", type=lambda text: int(float(text)), default=500_000)
+    parser.add_argument("--stored", type=whole, default=500_000)
+    parser.add_argument(
+        "--small", type=whole, default=10_000_000, help="draws of few numbers, to count files"
+    )
+    parser.add_argument("--training", action="store_true", help="measure training too, for half an hour")
+    parser.add_argument("--gigabytes", type=float, nargs="+", default=[2, 10, 40])
+    parser.add_argument("--trained", type=whole, default=300_000, help="draws to compare sources with")
+    parser.add_argument("--fresh", type=whole, default=5_000_000, help="fresh draws of the time series")
+    parser.add_argument("--folder", help="where the large stores are made, of 5 GB at most")
     parser.add_argument("--json", help="write the figures to this file too")
+    parser.add_argument("--write", action="store_true", help="put the tables into the pages of docs")
     given = parser.parse_args()
-    found = {"simulation": simulation(given.draws, given.seconds_a_draw, given.stored)}
-    show_simulation(found["simulation"])
+    found: dict[str, Any] = {
+        "simulation": simulation(given.draws, given.seconds_a_draw, given.stored, given.small)
+    }
+    if given.training:
+        found["training"] = training(given.gigabytes, given.trained, given.fresh, given.folder)
+    for page, parts in tables(found).items():
+        for name, table in parts.items():
+            print(f"\n{page}, {name}\n\n{table}")
     if given.json:
         Path(given.json).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    if given.write:
+        write(found)
 
 
 if __name__ == "__main__":

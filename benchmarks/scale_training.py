@@ -1,5 +1,7 @@
 """Training at any size: peak memory over the size of a store, and draws per second from each source.
 
+`benchmarks/scale.py --training` runs all of these, and writes their tables to the pages.
+
     python benchmarks/scale_training.py memory --gigabytes 2 10 40 --folder FOLDER
     python benchmarks/scale_training.py speed [--draws 1000000]
     python benchmarks/scale_training.py fresh [--draws 5000000]
@@ -56,6 +58,7 @@ def train_on_store(path: Path) -> dict[str, Any]:
         net = en.train(path, network=network, recipe=recipe, members=1, learn_error=False, progress=False)
         trained = time.perf_counter() - start
         en.validate(net, path)
+        net.recalibrate(path)
         net.log_bayes_factor(path, out=path.parent / "log_k.npy")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return {
@@ -66,19 +69,22 @@ def train_on_store(path: Path) -> dict[str, Any]:
     }
 
 
-def memory(gigabytes: list[float], folder: str | None) -> None:
-    """Print the peak of memory for stores of several sizes."""
+def memory(gigabytes: list[float], folder: str | None = None) -> list[dict[str, float]]:
+    """Measure the peak of memory for stores of several sizes, and print each."""
+    rows = []
     for size in gigabytes:
         with tempfile.TemporaryDirectory(dir=folder) as place:
             path = Path(place) / "draws.zarr"
             write_store(path, size)
             call = [sys.executable, __file__, "one", str(path)]
             done = subprocess.run(call, check=True, capture_output=True, text=True)
-            print(json.dumps({"gigabytes": size, **json.loads(done.stdout.splitlines()[-1])}), flush=True)
+            rows.append({"gigabytes": size, **json.loads(done.stdout.splitlines()[-1])})
+            print(json.dumps(rows[-1]), flush=True)
+    return rows
 
 
-def speed(draws: int) -> None:
-    """Print draws per second of the same training from memory, from a store, and from fresh draws."""
+def speed(draws: int) -> dict[str, dict[str, float]]:
+    """Draws per second of the same training from memory, from a store, and from fresh draws."""
     models = en.problems.time_series(dim=100).models
     options: dict[str, Any] = {"members": 2, "learn_error": False, "progress": False, "network": "dense"}
     options |= {"recipe": en.Recipe(epochs=2, batch=1_000), "seed": 1}
@@ -96,15 +102,11 @@ def speed(draws: int) -> None:
             for name, call in calls.items():
                 rates[name].append(call().history.samples_per_second)
     best = {name: max(each) for name, each in rates.items()}
-    print(
-        json.dumps(
-            {name: {"draws_per_second": rate, "part": rate / best["memory"]} for name, rate in best.items()}
-        )
-    )
+    return {name: {"draws_per_second": rate, "part": rate / best["memory"]} for name, rate in best.items()}
 
 
-def fresh(draws: int) -> None:
-    """Print the error of log10 K of the default call on fresh draws of the paper's time series."""
+def fresh(draws: int) -> dict[str, float]:
+    """Return the error of log10 K of the default call on fresh draws of the paper's time series."""
     problem = en.problems.time_series(dim=100)
     start, processor = time.perf_counter(), time.process_time()
     net = en.train(models=problem.models, draws=draws, augment=problem.augment, seed=2, progress=False)
@@ -113,7 +115,7 @@ def fresh(draws: int) -> None:
     off = (net.log_bayes_factor(sims.x) - problem.log_bayes_factor(sims.x)) / np.log(10)
     stated = net.error(sims.x) / np.log(10)
     record = {"rmse_log10_k": float(np.sqrt(np.mean(off**2))), "stated": float(np.sqrt(np.mean(stated**2)))}
-    print(json.dumps({"draws": draws, "seconds": seconds, "processor_seconds": processor, **record}))
+    return {"draws": draws, "seconds": seconds, "processor_seconds": processor, **record}
 
 
 def main() -> None:
@@ -132,9 +134,9 @@ def main() -> None:
     elif given.what == "memory":
         memory(given.gigabytes, given.folder)
     elif given.what == "speed":
-        speed(int(given.draws or 1_000_000))
+        print(json.dumps(speed(int(given.draws or 1_000_000))))
     else:
-        fresh(int(given.draws or 5_000_000))
+        print(json.dumps(fresh(int(given.draws or 5_000_000))))
 
 
 if __name__ == "__main__":

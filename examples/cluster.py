@@ -1,4 +1,4 @@
-"""A cluster: draws, members and rare draws made by Dask workers, to the same bits as in one process.
+"""A cluster: draws, members and `deepen` by Dask workers, to the same bits as in one process.
 
 It starts a scheduler and some workers, each a process of its own, as on a cluster of many machines. One
 worker is killed while it draws. On your cluster, leave `started` out and connect to your own scheduler:
@@ -7,6 +7,7 @@ worker is killed while it draws. On your cluster, leave `started` out and connec
     executor = Client("tcp://scheduler:8786").get_executor()
     sims = en.simulate(models, 1_000_000, seed=1, executor=executor, store="draws.zarr")
     net = en.train(sims, seed=2, executor=executor)
+    deep = en.deepen(net, models, seed=3, executor=executor)
 
 Needs `pip install evidencenet[dask]`.
 """
@@ -22,7 +23,6 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import joblib
 import numpy as np
 
 import evidencenet as en
@@ -34,6 +34,7 @@ QUICK = {
     "members": 2,
     "epochs": 2,
     "rare_draws": 200,
+    "rounds": 1,
     "workers": 2,
 }
 
@@ -103,6 +104,7 @@ def main(
     members: int = 4,
     epochs: int = 5,
     rare_draws: int = 2_000,
+    rounds: int = 2,
     workers: int = 3,
     progress: bool = False,
 ) -> Result:
@@ -116,7 +118,13 @@ def main(
         "seed": 2,
         "progress": progress,
     }
-    few: dict[str, Any] = {"n": rare_draws, "reach": 3.0, "seed": 3, "progress": progress}
+    few: dict[str, Any] = {
+        "n": rare_draws,
+        "reach": 3.0,
+        "rounds": rounds,
+        "recipe": en.Recipe(epochs=epochs),
+    }
+    few |= {"learn_error": False, "seed": 3, "progress": progress}
     # The same draws without the pauses.
     expected = en.simulate(slow_models(0.0), draws, seed=1, progress=progress)
     with started(workers) as cluster:
@@ -130,28 +138,31 @@ def main(
         cluster.workers[0].wait()
         left = len(cluster.client.nthreads())
         net = en.train(sims, executor=cluster.executor, **plan)
-        # `deepen` and `rare_draws` take joblib's workers, and Dask is one of its backends.
-        with cluster.client.as_current(), joblib.parallel_config(backend="dask"):
-            rare = en.rare_draws(net, slow_models(0.0), workers=workers, **few)
+        # The plain draws, the steered ones and the members of each round are made by the workers.
+        deep = en.deepen(net, slow_models(0.0), executor=cluster.executor, **few)
     alone = en.train(expected, **plan)
-    rare_alone = en.rare_draws(alone, slow_models(0.0), **few)
+    deep_alone = en.deepen(alone, slow_models(0.0), **few)
     x = np.asarray(expected.x)[:: max(1, draws // 1000)]
     same_draws = np.array_equal(np.asarray(sims.x), np.asarray(expected.x))
     same_members = np.array_equal(net.members(x), alone.members(x))
-    same_rare = np.array_equal(np.asarray(rare.x), np.asarray(rare_alone.x))
+    same_deep = np.array_equal(deep.members(x), deep_alone.members(x))
+    assert deep.depth is not None
+    assert deep_alone.depth is not None
+    same_deep &= all(map(np.array_equal, deep.depth.log_p, deep_alone.depth.log_p))
     rows = [
         Row("workers, and how many were left at the end", f"{workers}, {left}"),
         Row("draws a second of all workers", f"{draws / seconds:,.0f}"),
         Row("the same draws as in one process, to the bit", "yes" if same_draws else "no"),
         Row(f"the same log K of {members} members, to the bit", "yes" if same_members else "no"),
-        Row(f"the same {len(rare.score):,} rare draws, to the bit", "yes" if same_rare else "no"),
+        Row("the same log K and probabilities of levels by deepen, to the bit", "yes" if same_deep else "no"),
     ]
     numbers = {
         "draws_per_second": draws / seconds,
         "workers_left": left,
         "same_draws": same_draws,
         "same_members": same_members,
-        "same_rare": same_rare,
+        "same_deep": same_deep,
+        "rare_calls": deep.depth.calls,
     }
     return Result("Draws and members on a Dask cluster, of which a worker is killed", rows, numbers)
 

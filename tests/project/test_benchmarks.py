@@ -183,7 +183,7 @@ def test_changes_of_the_data() -> None:
     assert trust.strange(np.array([[0.001, 0.01], [0.001, 0.02], [0.5, 0.5], [0.001, 0.001]])) == 0.5
 
 
-def test_benchmark_of_scale() -> None:
+def test_benchmark_of_scale(tmp_path: Path) -> None:
     scale = program("scale")
     kinds = {"Dask": scale.threads}  # a cluster is started by test_cluster
     rows = scale.rates(2_000, 0.001, kinds, seconds=0.2)
@@ -193,7 +193,9 @@ def test_benchmark_of_scale() -> None:
     # Two threads that wait do so at the same time.
     assert rows[1]["waiting"] > 1.2 * rows[0]["waiting"]
     assert all(row["gaussian"] > 1_000 for row in rows)
-    sizes, sent = scale.stores(5_000, writes=4), scale.messages()
+    sizes = scale.stores(5_000, writes=4)
+    # A real scheduler receives and sends these; see docs/scale.md.
+    sent = scale.messages() | {"received_a_chunk": 5.0, "sent_a_chunk": 3.0}
     # 100 numbers of eight bytes, of which some can be saved by compression, and all travel.
     assert 600 < sizes["fast"]["bytes_a_draw"] < 810
     assert 800 < sent["result_bytes_a_draw"] < 810
@@ -202,6 +204,42 @@ def test_benchmark_of_scale() -> None:
     paper = scale.on_paper(rows, sizes, sent)
     assert paper["store_tb"] == pytest.approx(sizes["fast"]["bytes_a_draw"] / 1e3)
     assert paper["tasks_a_second"] <= 100
+    assert paper["messages_a_second"] == pytest.approx(8 * paper["tasks_a_second"])
+    small = scale.small_draws(4_000, parts=3)
+    # Two models, five files a chunk, and a few descriptions; each job leaves a chunk of each model.
+    assert small["files_of_one"] < 2 * 5 + 5
+    assert 3 * 2 * 5 < small["files_of_parts"] < 3 * 2 * 5 + 3 + 5
+    assert small["files_of_parts_if_some_fail"] > small["files_of_parts"]
+    half = {
+        "memory": [
+            {"gigabytes": 2, "draws": 100, "train_seconds": 1.4, "seconds": 3.0, "peak_megabytes": 1234.5}
+        ],
+        "speed": {"memory": {"draws_per_second": 1e6, "part": 1.0}},
+        "fresh": {"draws": 5e6, "rmse_log10_k": 0.00432, "stated": 0.00441, "seconds": 37.2},
+    }
+    found = {
+        "simulation": {
+            "rates": rows,
+            "messages": sent,
+            "stores": sizes,
+            "small_draws": small,
+            "on_paper": paper,
+        },
+        "training": half,
+    }
+    for page in ("scale.md", "scale-training.md"):
+        (tmp_path / page).write_text((BENCHMARKS.parent / "docs" / page).read_text())
+    scale.write(found, tmp_path)
+    text = (tmp_path / "scale-training.md").read_text()
+    assert "| 2 | 100 | 1 | 3 | 1,234 |" in text
+    assert "| 5,000,000 | 0.0043 | 0.0044 | 37 |" in text
+    assert "How memory and speed of a training" in text
+    assert f"| {small['files_of_parts']} |" in (tmp_path / "scale.md").read_text()
+    scale.write(found, tmp_path)
+    assert (tmp_path / "scale-training.md").read_text() == text
+    (tmp_path / "scale.md").write_text("no place")
+    with pytest.raises(ValueError, match="no place for 'rates'"):
+        scale.write(found, tmp_path)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs fork")

@@ -368,12 +368,14 @@ def test_closed_form_of_the_hypothesis_test() -> None:
 
 
 def test_cluster() -> None:
-    """A real scheduler and real workers, of which one is killed: the same draws and the same networks."""
+    """A real scheduler and real workers, of which one is killed: the same draws and networks, also deep."""
     pytest.importorskip("distributed")
     numbers = quick("cluster").numbers
     assert numbers["same_draws"]
     assert numbers["same_members"]
-    assert numbers["same_rare"]
+    assert numbers["same_deep"]
+    # Levels beside the plain draws.
+    assert numbers["rare_calls"] > 2_500 + 5_000
     assert numbers["workers_left"] == 1
 
 

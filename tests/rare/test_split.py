@@ -11,6 +11,7 @@ from evidencenet.rare import split as module
 from evidencenet.rare.split import Split, log_ratio, split
 from evidencenet.rare.steer import Chains
 from evidencenet.simulation.model import Model
+from evidencenet.simulation.workers import Workers
 
 SEEDS = 40
 
@@ -144,7 +145,7 @@ def test_it_stops_at_the_budget() -> None:
 
 
 def test_workers_do_not_change_the_result() -> None:
-    one, two = (split(normal(), total, n=400, reach=4.0, seed=1, workers=w) for w in (1, 2))
+    one, two = (split(normal(), total, n=400, reach=4.0, seed=1, workers=Workers(w)) for w in (1, 2))
     np.testing.assert_array_equal(one.x, two.x)
     np.testing.assert_array_equal(one.log_p, two.log_p)
 

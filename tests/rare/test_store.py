@@ -1,6 +1,7 @@
 """Rare draws in a store: an interrupted run goes on to the same draws, and nothing else is continued."""
 
 import shutil
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from evidencenet._common.files import FileError
 from evidencenet.rare import draw
 from evidencenet.rare.split import split
 from evidencenet.rare.store import LevelStore
+from evidencenet.simulation.workers import WorkerError
+from executors import Pickling
 
 RATES = (1.0, 0.4)
 QUICK = {"n": 200, "reach": 4.0, "seed": 3, "progress": False}
@@ -116,6 +119,58 @@ def test_processes_draw_the_same(net: en.EvidenceNetwork) -> None:
     with joblib.parallel_config(backend="loky"):
         found = en.rare_draws(net, models(), workers=2, **options)  # type: ignore[arg-type]
     np.testing.assert_array_equal(found.x, wanted.x)
+
+
+def test_any_executor_draws_the_same(net: en.EvidenceNetwork, tmp_path: Path) -> None:
+    options: dict[str, Any] = QUICK | {"reach": 2.0}
+    wanted = en.rare_draws(net, models(), **options)
+    pool = Pickling()
+    found = en.rare_draws(net, models(), executor=pool, **options)
+    np.testing.assert_array_equal(found.x, wanted.x)
+    np.testing.assert_array_equal(found.score, wanted.score)
+    # Ten runs of each model, for plain draws and for every move.
+    assert pool.tasks == 10 * sum(1 + 6 * (len(levels.threshold) - 1) for levels in found.levels)
+    with ThreadPoolExecutor(2) as threads:
+        again = en.rare_draws(net, models(), executor=threads, **options)
+        with pytest.raises(KeyboardInterrupt):
+            en.rare_draws(net, models(150), executor=threads, store=tmp_path / "draws", **options)
+    np.testing.assert_array_equal(again.x, wanted.x)
+    # What it left is continued without the executor.
+    assert list((tmp_path / "draws" / "model-0").glob("level-*"))
+    rest = en.rare_draws(net, models(), store=tmp_path / "draws", **options)
+    np.testing.assert_array_equal(rest.x, wanted.x)
+    for bad, message in ((3, r"executor=3; wanted an object with submit\(\)"), ("dask", "executor='dask'")):
+        with pytest.raises(TypeError, match=message):
+            en.rare_draws(net, models(), executor=bad, **options)
+        with pytest.raises(TypeError, match=message):
+            en.deepen(net, models(), executor=bad, **options)
+    with pytest.raises(TypeError, match="give it as executor="):
+        en.rare_draws(net, models(), workers=pool, **options)  # type: ignore[arg-type]
+
+
+class Dying:
+    """A pool whose processes die: the first so many calls, or for ever, as Python's own pool does."""
+
+    def __init__(self, times: int, *, broken: bool = False) -> None:
+        self.left, self.pool, self._broken = times, Pickling(), broken
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        self.left -= 1
+        if self.left < 0:
+            return self.pool.submit(function, *arguments)
+        future: Future[Any] = Future()
+        future.set_exception(BrokenExecutor())
+        return future
+
+
+def test_a_worker_that_dies_is_forgiven_once(net: en.EvidenceNetwork) -> None:
+    options: dict[str, Any] = QUICK | {"reach": 2.0}
+    found = en.rare_draws(net, models(), executor=Dying(1), **options)
+    np.testing.assert_array_equal(found.x, en.rare_draws(net, models(), **options).x)
+    with pytest.raises(WorkerError, match=r"died twice in level 0 of model .*workers=1 to see more"):
+        en.rare_draws(net, models(), executor=Dying(10**9), **options)
+    with pytest.raises(WorkerError, match=r"died in level 0 of model .*make a new one"):
+        en.rare_draws(net, models(), executor=Dying(1, broken=True), **options)
 
 
 def test_progress_tells_where_it_is(net: en.EvidenceNetwork, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_draws_depend_on_nothing_but_the_seed(kind: Any) -> None:
     model = Model("a", functions[kind], kind=kind)
     whole: Any = simulate([model], 700, seed=5, progress=False)
     for options in ({"chunk": 1}, {"chunk": 350}, {"workers": 2}, {"workers": 3, "chunk": 40}):
-        again: Any = simulate([model], 700, seed=5, progress=False, **options)  # type: ignore[arg-type]
+        again: Any = simulate([model], 700, seed=5, progress=False, **options)  # type: ignore[call-overload]
         np.testing.assert_array_equal(again.x, whole.x)
     # A smaller number is the beginning of a larger one.
     for n in (1, 15, 333):
@@ -472,7 +472,7 @@ def test_bad_arguments(arguments: dict[str, Any], error: type[BaseException], me
 
 def test_n_as_people_write_it() -> None:
     assert simulate([FLAT], 1e3, progress=False).counts == (1000,)
-    assert simulate([FLAT], np.int64(50), progress=False).counts == (50,)  # type: ignore[arg-type]
+    assert simulate([FLAT], np.int64(50), progress=False).counts == (50,)  # type: ignore[call-overload]
 
 
 def test_a_seed_that_is_drawn_is_told() -> None:

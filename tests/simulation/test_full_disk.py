@@ -71,7 +71,7 @@ def test_the_old_file_stays(suffix: str, tmp_path: Path) -> None:
 def test_a_store_continues_when_there_is_room(tmp_path: Path) -> None:
     models = [en.Model(name, lambda rng, n: rng.normal(size=(n, 20))) for name in ("a", "b")]
     store, options = tmp_path / "store.zarr", {"seed": 1, "progress": False}
-    refused(lambda: en.simulate(models, 4_000, store=store, **options), store)  # type: ignore[arg-type]
+    refused(lambda: en.simulate(models, 4_000, store=store, **options), store)  # type: ignore[call-overload]
     assert not list(tmp_path.rglob("*.partial"))
-    found: Any = en.simulate(models, 4_000, store=store, **options).x  # type: ignore[arg-type]
-    np.testing.assert_array_equal(found, en.simulate(models, 4_000, **options).x)  # type: ignore[arg-type]
+    found: Any = en.simulate(models, 4_000, store=store, **options).x  # type: ignore[call-overload]
+    np.testing.assert_array_equal(found, en.simulate(models, 4_000, **options).x)  # type: ignore[call-overload]

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_type
 
 import numpy as np
 import pytest
@@ -45,14 +45,17 @@ N = 400
 
 
 def draw_part(number: int, of: int, store: Path, calls: Calls | None = None, n: int = N) -> en.Status:
-    there: Any = en.simulate((calls or Calls()).models(), n, part=(number, of), store=store, **OPTIONS)
+    there = en.simulate((calls or Calls()).models(), n, part=(number, of), store=store, **OPTIONS)
+    # For type checkers too, and without `part` it is something else.
+    assert_type(there, en.Status)
     assert isinstance(there, en.Status)
     return there
 
 
 @pytest.mark.parametrize("order", [[1, 2, 3], [3, 1, 2]])
 def test_parts_make_each_draw_once_and_the_same_draws(tmp_path: Path, order: list[int]) -> None:
-    expected = en.simulate(Calls().models(), N, **OPTIONS)
+    expected = en.simulate(Calls().models(), N, seed=OPTIONS["seed"], progress=False)
+    assert_type(expected, en.Simulations)
     store, calls = tmp_path / "draws.zarr", Calls()
     for number in order[:-1]:
         there = draw_part(number, 3, store, calls)
@@ -194,6 +197,77 @@ def test_slow_draws_leave_few_files(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     np.testing.assert_array_equal(sims.x, en.simulate([model], 100, **OPTIONS).x)
     np.testing.assert_array_equal(en.Simulations.read(store).x, sims.x)
     assert len(opened.pieces(0).pieces) <= 5
+
+
+def test_files_do_not_grow_with_the_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job leaves one chunk of a model, for every 64 MB, however many it has written."""
+    monkeypatch.setattr("evidencenet.simulation.writer._WRITE_SECONDS", 0.0)
+    models = [en.Model(name, lambda rng: rng.normal(size=2), kind="one") for name in ("a", "b")]
+
+    def files(name: str, n: int) -> int:
+        store = tmp_path / f"{name}.zarr"
+        for number in (1, 2):
+            there = en.simulate(models, n, part=(number, 2), store=store, chunk=10, seed=5, progress=False)
+        assert there.complete
+        np.testing.assert_array_equal(
+            en.Simulations.read(store).x, en.simulate(models, n, seed=5, progress=False).x
+        )
+        return there.files
+
+    few = files("few", 80)
+    assert files("many", 240) == few
+    opened = stored(tmp_path / "many.zarr")[0]
+    assert [len(opened.pieces(k).pieces) for k in (0, 1)] == [2, 2]
+    # Data and valid draws are five files of a chunk; each job has a record.
+    assert few <= 4 * 5 + 2 + 5
+    # The same number of writes, of which none is put together with others.
+    monkeypatch.setattr("evidencenet.simulation.writer._MERGED_BYTES", 0)
+    assert files("apart", 80) > 1.8 * few
+
+
+def test_two_processes_cannot_spoil_a_chunk(tmp_path: Path) -> None:
+    """Both write the same chunks, again and again; whoever reads meanwhile finds whole ones, or none."""
+    store, models = tmp_path / "draws.zarr", Calls().models(failing=0.0)
+    expected = en.simulate(models, 40, store=store, **OPTIONS)
+    script = """
+import sys
+from pathlib import Path
+from evidencenet.simulation.store import stored
+
+store = stored(Path(sys.argv[1]))[0]
+chunks = [store.read(k, 0) for k in (0, 1)]
+print("ready", flush=True)
+sys.stdin.readline()
+for _ in range(40):
+    for k, chunk in enumerate(chunks):
+        store.write(k, 0, chunk)
+"""
+    command = [sys.executable, "-c", script, str(store)]
+    pipe = subprocess.PIPE
+    writers = [subprocess.Popen(command, text=True, stdin=pipe, stdout=pipe) for _ in range(2)]
+    for writer in writers:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "ready\n"
+    for writer in writers:
+        assert writer.stdin is not None
+        writer.stdin.write("go\n")
+        writer.stdin.flush()
+    opened, found = stored(store)[0], 0
+    while any(writer.poll() is None for writer in writers):
+        for k in (0, 1):
+            # A damaged chunk would be a warning, and so an error here.
+            chunk = opened.read(k, 0)
+            if chunk is not None:
+                np.testing.assert_array_equal(chunk.x, expected.of(k))
+                found += 1
+    for writer in writers:
+        writer.communicate()
+        assert writer.returncode == 0
+    assert found > 10
+    assert en.status(store, check=True).damaged == ()
+    np.testing.assert_array_equal(en.Simulations.read(store).x, expected.x)
+    # Nothing is left over of the folders in which chunks are written.
+    assert {path.name for path in (store / "0").iterdir()} == {"0", "zarr.json"}
 
 
 def test_a_store_is_read_while_chunks_are_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,21 @@ def test_other_stores_are_refused(paths: list[Path], tmp_path: Path) -> None:
     en.simulate(models(), 200, store=gaps, missing="mask", progress=False)
     with pytest.raises(FileError, match="missing='mask'"):
         StoredDraws.open([gaps])
+    with pytest.raises(FileError, match=r"hold the same draws: .* the same seed"):
+        StoredDraws.open([paths[0], paths[1], paths[0]])
+
+
+def test_stores_of_one_model_each_are_put_together(tmp_path: Path) -> None:
+    apart = [tmp_path / "flat.zarr", tmp_path / "wide.zarr"]
+    for model, path in zip(models(), apart, strict=True):
+        en.simulate([model], 2_000, seed=4, store=path, progress=False)
+    stream, together = StoredDraws.open(apart, seed=1), en.Simulations.read(apart)
+    assert (stream.names, stream.counts, stream.failed) == (together.names, (2_000, 2_000), together.failed)
+    for k in (0, 1):
+        wanted = np.sort(np.asarray(together.of(k)), axis=0)
+        np.testing.assert_array_equal(np.sort(epoch(stream, k, 0), axis=0), wanted)
+    with pytest.raises(FileError, match="or one model in each"):
+        StoredDraws.open([apart[0], apart[0], apart[1]])
 
 
 def test_training_and_checks_on_stores(tmp_path: Path) -> None:
@@ -127,7 +142,7 @@ def test_clean_draws_of_a_store_are_observed_anew(tmp_path: Path) -> None:
         for k, name in enumerate(("zero", "one"))
     ]
     en.simulate(pair, 210_000, seed=1, store=store, progress=False)
-    with pytest.raises(ValueError, match=r"train\(path, models="):
+    with pytest.raises(ValueError, match=r"Give the models that were simulated too: models="):
         en.train(store, progress=False)
     net = en.train(
         store,

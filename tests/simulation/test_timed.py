@@ -74,7 +74,7 @@ def test_nothing_changes_if_nothing_hangs(pool: Any) -> None:
     expected = en.simulate(models, 400, keep_parameters=True, **OPTIONS)
     sims = en.simulate(models, 400, keep_parameters=True, executor=pool, timeout=60, **OPTIONS)
     np.testing.assert_array_equal(sims.x, expected.x)
-    np.testing.assert_array_equal(sims.parameters[1], expected.parameters[1])  # type: ignore
+    np.testing.assert_array_equal(sims.parameters[1], expected.parameters[1])
 
 
 def test_a_simulator_that_crashes_is_not_one_that_hangs(pool: Any) -> None:

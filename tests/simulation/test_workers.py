@@ -36,14 +36,14 @@ def mortal(marker: Path, *, always: bool) -> Model:
 
 def test_a_worker_that_dies(tmp_path: Path) -> None:
     options = {"chunk": 100, "seed": 1, "progress": False}
-    expected = simulate([Model("mortal", lambda rng, n: rng.normal(size=(n, 2)))], 600, **options)  # type: ignore[arg-type]
+    expected = simulate([Model("mortal", lambda rng, n: rng.normal(size=(n, 2)))], 600, **options)  # type: ignore[call-overload]
     with joblib.parallel_config("loky", n_jobs=2):
         once = mortal(tmp_path / "died", always=False)
-        again = simulate([once], 600, workers=2, **options)  # type: ignore[arg-type]
+        again = simulate([once], 600, workers=2, **options)  # type: ignore[call-overload]
         assert (tmp_path / "died").exists()
         np.testing.assert_array_equal(again.x, expected.x)
         with pytest.raises(WorkerError, match=r"died twice in the chunk at draw \d+ of model 'mortal'"):
-            simulate([mortal(tmp_path / "died", always=True)], 600, workers=2, **options)  # type: ignore[arg-type]
+            simulate([mortal(tmp_path / "died", always=True)], 600, workers=2, **options)  # type: ignore[call-overload]
 
 
 class Level(NamedTuple):
@@ -80,7 +80,7 @@ def test_every_executor_gives_the_same_draws(pool: Any) -> None:
             np.testing.assert_array_equal(sims.x, expected.x)
             assert sims.failed == expected.failed
             assert sims.failed[1] > 10
-            np.testing.assert_array_equal(sims.parameters[1].mean, expected.parameters[1].mean)  # type: ignore
+            np.testing.assert_array_equal(sims.parameters[1].mean, expected.parameters[1].mean)
 
 
 def test_work_is_shared_and_bounded() -> None:
@@ -187,4 +187,4 @@ def test_bad_executors(executor: Any, message: str) -> None:
 
 def test_an_executor_given_as_workers() -> None:
     with pytest.raises(TypeError, match="give it as executor="):
-        simulate(models(), 10, workers=Pickling())  # type: ignore[arg-type]
+        simulate(models(), 10, workers=Pickling())  # type: ignore[call-overload]

@@ -6,7 +6,6 @@ So the function is turned into bytes here, by cloudpickle, and the executor only
 """
 
 import contextlib
-import os
 import time
 import traceback
 from collections import deque
@@ -18,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from evidencenet._common.arrays import kind_of
+from evidencenet._common.processors import processors
 
 # So many tasks for each worker are under way: one that runs, and one that waits for the worker.
 _TASKS_PER_WORKER = 2
@@ -223,7 +223,7 @@ def places(executor: Any) -> int:
         count = getattr(executor, name, None)
         if isinstance(count, int) and count > 0:
             return count
-    return os.cpu_count() or 1
+    return processors()
 
 
 def checked_executor(executor: Any) -> Any:

@@ -42,12 +42,15 @@ evidencenet status draws.zarr --check --json""",
     train: """
 evidencenet train draws.zarr --seed 2 --out net.evnet
 evidencenet train flat=flat.npy trend=trend.npy --out net.evnet
-evidencenet train draws.csv --label class --members 8 --loss l-pop-logistic --out net.evnet""",
+evidencenet train draws.csv --label class --members 8 --loss l-pop-logistic --out net.evnet
+evidencenet train clean.zarr --models models.py --out net.evnet
+evidencenet train --models models.py --draws 5e6 --out net.evnet""",
     deepen: """
 evidencenet deepen net.evnet models.py --out deep.evnet
 evidencenet deepen net.evnet models.py --reach 20 --calls 3e6 --workers -1 --out deep.evnet""",
     validate: """
 evidencenet validate net.evnet fresh.zarr
+evidencenet validate net.evnet clean.zarr --models models.py
 evidencenet validate net.evnet flat=flat2.npy trend=trend2.npy --json > check.json""",
     compare: """
 evidencenet compare net.evnet observed.npy

@@ -7,6 +7,7 @@ import typer
 
 import evidencenet as en
 from evidencenet._common.progress import Progress
+from evidencenet.cli.draws import models_if_given, read_draws
 from evidencenet.cli.observations import Observations
 from evidencenet.cli.options import (
     SIMS_HELP,
@@ -14,6 +15,7 @@ from evidencenet.cli.options import (
     Debug,
     Force,
     Label,
+    Models,
     Names,
     Network,
     Prior,
@@ -32,6 +34,7 @@ from evidencenet.cli.session import (
     record_of,
     session,
 )
+from evidencenet.cli.spec_file import source_of
 from evidencenet.estimator.answer import Comparison, Comparisons
 
 # Each answer has its own section and figure. More of them make a page that nobody reads.
@@ -47,6 +50,7 @@ def validate(
     context: typer.Context,
     net: Network,
     sims: _Sims,
+    models: Models = None,
     names: Names = None,
     label: Label = "model",
     out: _Kept = None,
@@ -57,14 +61,19 @@ def validate(
 ) -> None:
     """Check a network on draws that it was not trained on.
 
-    Exit code 3 if a check fails.
+    Of a .zarr folder with more than a million draws, or 512 MB, random ones are used. Exit code 3 if a check
+    fails.
     """
     given = sources(sims)
     with session(context) as run:
         if out is not None:
             new_file(out, force)
-        check = en.validate(en.load(net), en.Simulations.read(given, names=words(names), label=label))
-        run.finish(check.to_dict(), str(check), kept=out, made_from=made_from(net, given))
+        network = en.load(net)
+        with models_if_given(models) as defined:
+            there, observers = read_draws(given, words(names), label, defined)
+            check = en.validate(network, there, models=observers)
+        made = made_from(net, given)
+        run.finish(check.to_dict(), str(check), kept=out, made_from=made, spec=source_of(models))
         if not check.passed:
             raise typer.Exit(NOT_VALID)
 
@@ -124,6 +133,7 @@ def report(
     ] = None,
     row: Row = None,
     prior: Prior = None,
+    models: Models = None,
     names: Names = None,
     label: Label = "model",
     title: Annotated[str | None, typer.Option(help="Of the page; the models if not given.")] = None,
@@ -153,8 +163,9 @@ def report(
             rows = range(len(data)) if row is None else [row]
             answers = {number: data.compare(network, number, shares) for number in rows}
         if sims:
-            draws = en.Simulations.read(given, names=words(names), label=label)
-            check = en.validate(network, draws)
+            with models_if_given(models) as defined:
+                there, observers = read_draws(given, words(names), label, defined)
+                check = en.validate(network, there, models=observers)
         files = {"Network": net, "Fresh draws": ", ".join(sims or []), "Observations": observed}
         en.write_report(
             out,
@@ -174,6 +185,7 @@ def report(
             f"written to {out}",
             kept=record_of(out),
             made_from=made_from(net, given, observed or []),
+            spec=source_of(models),
         )
 
 

@@ -29,6 +29,12 @@ Prior = Annotated[
     str | None,
     typer.Option(metavar="P0,P1,...", help="Prior probability of each model; equal by default."),
 ]
+Models = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="SPEC", help="A Python file that defines `models`, which observe clean draws of SIMS."
+    ),
+]
 Network = Annotated[Path, typer.Argument(metavar="NET", help="A network file written by `train`.")]
 
 SIMS_HELP = "Draws: one file with labels, or one file for each model, best given as NAME=FILE."

@@ -2,7 +2,6 @@
 
 import contextlib
 import multiprocessing
-import os
 import shutil
 from collections.abc import Generator
 from concurrent.futures import ProcessPoolExecutor
@@ -14,9 +13,10 @@ import typer
 import evidencenet as en
 from evidencenet._common.atomic import moved, removed
 from evidencenet._common.files import FileError
+from evidencenet._common.processors import processors
 from evidencenet.cli.options import AsJson, Debug, Force, Quiet, Seed, numbers, whole
 from evidencenet.cli.session import CommandError, new_file, record_of, session
-from evidencenet.cli.spec_file import models_of
+from evidencenet.cli.spec_file import models_of, source_of
 from evidencenet.simulation.io import containers, tables
 
 
@@ -87,11 +87,11 @@ def simulate(
             "store": store,
             "progress": run.progress,
         }
-        text = spec.read_text(encoding="utf-8", errors="replace") if spec.is_file() else ""
+        text = source_of(spec)
         if part is not None:
             with models_of(spec) as models, _workers(processes, workers) as executor:
                 options["executor"] = executor
-                there: Any = en.simulate(models, n, part=part, **options)
+                there = en.simulate(models, n, part=part, **options)
             # The job that completes the folder leaves the record.
             kept = record_of(out) if there.complete else None
             run.finish({"out": str(out), **there.to_dict()}, str(there), kept=kept, spec=text)
@@ -121,7 +121,7 @@ def _workers(processes: bool, workers: int) -> Generator[ProcessPoolExecutor | N
     if not processes:
         yield None
         return
-    count = (os.cpu_count() or 1) if workers == -1 else workers
+    count = processors() if workers == -1 else workers
     with ProcessPoolExecutor(count, mp_context=multiprocessing.get_context("spawn")) as executor:
         yield executor
 

@@ -47,6 +47,13 @@ def models_of(path: Path) -> Generator[list[en.Model]]:
                 del sys.modules[name]
 
 
+def source_of(path: Path | None) -> str | None:
+    """Return the text of the file, for the record of a run; None if there is no file."""
+    if path is None or not path.is_file():
+        return None
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
 def _run(path: Path) -> ModuleType:
     module = ModuleType(_MODULE)
     module.__file__ = str(path.resolve())

@@ -9,6 +9,7 @@ import typer
 
 import evidencenet as en
 from evidencenet import losses, networks
+from evidencenet.cli.draws import models_if_given, read_draws
 from evidencenet.cli.options import (
     SIMS_HELP,
     AsJson,
@@ -17,13 +18,16 @@ from evidencenet.cli.options import (
     Force,
     Label,
     Members,
+    Models,
     Names,
     Quiet,
     Seed,
     sources,
+    whole,
     words,
 )
 from evidencenet.cli.session import made_from, new_file, record_of, session
+from evidencenet.cli.spec_file import source_of
 
 
 class LossName(StrEnum):
@@ -63,8 +67,17 @@ _LOSSES: dict[LossName, type[losses.Loss]] = {
 
 def train(
     context: typer.Context,
-    sims: Annotated[list[str], typer.Argument(metavar="SIMS", help=SIMS_HELP)],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The network, such as net.evnet.")],
+    sims: Annotated[list[str] | None, typer.Argument(metavar="SIMS", help=SIMS_HELP)] = None,
+    models: Models = None,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            parser=whole,
+            metavar="N",
+            help="Instead of SIMS: train on so many fresh draws of --models, none of them twice.",
+        ),
+    ] = None,
     seed: Seed = 0,
     members: Members = 4,
     loss: Annotated[
@@ -91,9 +104,12 @@ def train(
 
     The kind of network and the scaling are chosen by trials on some of the draws. With --recipe or
     --epochs there are no trials: the loss is the paper's, and the network is the first that suits the data.
+    A .zarr folder of `simulate` may be larger than memory. If its models have `observe`, give --models: the
+    noise is then drawn anew in every epoch. With --models and --draws, all draws are simulated on the way.
     If you stop the command, run it again: it continues where it stopped.
     """
-    chosen_loss, chosen_recipe, given = _loss(loss, alpha), named_recipe(recipe, epochs), sources(sims)
+    chosen_loss, chosen_recipe, given = _loss(loss, alpha), named_recipe(recipe, epochs), sources(sims or [])
+    _check_sources(sims, models, draws)
     with session(context) as run:
         new_file(out, force)
         checkpoint = out.with_name(f"{out.name}.checkpoint")
@@ -102,17 +118,22 @@ def train(
             if checkpoint.exists()
             else ""
         )
-        draws = en.Simulations.read(given, names=words(names), label=label)
-        net = en.train(
-            draws,
-            loss=chosen_loss,
-            members=members,
-            budget=budget,
-            recipe=chosen_recipe,
-            seed=seed,
-            progress=run.progress,
-            checkpoint=checkpoint,
-        )
+        with models_if_given(models) as defined:
+            there, observers = (
+                (None, defined) if not sims else read_draws(given, words(names), label, defined)
+            )
+            net = en.train(
+                there,
+                models=observers,
+                draws=draws,
+                loss=chosen_loss,
+                members=members,
+                budget=budget,
+                recipe=chosen_recipe,
+                seed=seed,
+                progress=run.progress,
+                checkpoint=checkpoint,
+            )
         net.save(out)
         text = f"{net!r}\nwritten to {out}"
         run.finish(
@@ -120,7 +141,25 @@ def train(
             text if net.choice is None else f"{net.choice}\n\n{text}",
             kept=record_of(out),
             made_from=made_from(given),
+            spec=source_of(models),
         )
+
+
+def _check_sources(sims: list[str] | None, models: Path | None, draws: int | None) -> None:
+    """Refuse a command that does not say what to train on, or says it twice."""
+    if sims and draws is not None:
+        raise typer.BadParameter(
+            "--draws simulates fresh draws, and SIMS are draws that are there: give one of them.",
+            param_hint="'--draws'",
+        )
+    if sims or (models is not None and draws is not None):
+        return
+    wanted = "SIMS, or --models and --draws"
+    if models is not None:
+        wanted = "SIMS, which the models observe, or --draws, the number of fresh draws"
+    elif draws is not None:
+        wanted = "--models too, a Python file that defines `models`"
+    raise typer.BadParameter(f"there is nothing to train on. Give {wanted}.", param_hint="'SIMS'")
 
 
 def named_recipe(name: RecipeName | None, epochs: int | None) -> en.Recipe | None:

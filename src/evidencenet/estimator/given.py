@@ -1,7 +1,6 @@
 """`Given`: the draws that `train` is given, whatever form they have: in memory, in files, or only models."""
 
 import operator
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,11 @@ import numpy as np
 from evidencenet._common.arguments import whole
 from evidencenet._common.arrays import arrays_of, kind_of
 from evidencenet._common.fingerprint import fingerprint
+from evidencenet._common.processors import processors
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.draw import simulate
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.stored import StoredDraws, are_stores
+from evidencenet.simulation.paths import are_paths, in_pieces, observed, read_whole
 from evidencenet.simulation.stream import FreshDraws, Stream
 from evidencenet.training.split import MOST_HELD_OUT
 
@@ -75,21 +75,20 @@ class Given:
         """
         if _are_models(sims) and models is None:
             sims, models = None, sims
-        if are_stores(sims) and draws is None:
-            return _stored(sims, models, seed, workers, held_out)
+        if are_paths(sims) and draws is None:
+            return _read(sims, models, seed, workers, held_out)
         if models is not None:
             if sims is not None:
-                raise TypeError("train takes draws, or models to draw from, and not both: leave one out.")
+                raise TypeError(
+                    "train takes draws, or models to draw from, and not both: leave one out. (Only the path "
+                    "of clean draws goes with models, which then say how they are observed.)"
+                )
             return _fresh(models, draws, seed, workers, epochs, progress)
         if draws is not None:
             raise TypeError(
                 f"draws = {draws!r} says how many fresh draws to train on, and needs models: "
                 "train(models=[first, second], draws=1_000_000)."
             )
-        if isinstance(sims, str | os.PathLike) or (
-            isinstance(sims, list | tuple) and sims and all(isinstance(p, str | os.PathLike) for p in sims)
-        ):
-            sims = Simulations.read(sims)
         return Given(sims)
 
 
@@ -111,7 +110,7 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
             "train(simulate(models, 100_000))."
         )
     number = whole("draws", draws, 2 * len(models))
-    workers = (os.cpu_count() or 1) if workers == -1 else whole("workers", workers, 1)
+    workers = processors() if workers == -1 else whole("workers", workers, 1)
     if any(model.log_density is not None for model in models):
         raise ValueError(
             "a model has a log_density, which cannot be combined with fresh draws. Simulate first, "
@@ -131,42 +130,16 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
     return Given(sims, stream, about=f"{number} fresh draws of {', '.join(code)}")
 
 
-def _stored(paths: Any, models: Any, seed: int, workers: int, held_out: float) -> Given:
-    """Take a sample of stores into memory, and make a stream of the rest. Small stores are read whole."""
-    paths = [paths] if isinstance(paths, str | os.PathLike) else list(paths)
-    workers = (os.cpu_count() or 1) if workers == -1 else whole("workers", workers, 1)
+def _read(paths: Any, models: Any, seed: int, workers: int, held_out: float) -> Given:
+    """Take a sample of large stores into memory, and make a stream of the rest; read all else whole."""
+    workers = processors() if workers == -1 else whole("workers", workers, 1)
     own = int(np.random.SeedSequence(seed, spawn_key=(1,)).generate_state(1)[0])
-    stored = StoredDraws.open(paths, seed=own, workers=workers)
-    total = sum(stored.totals)
-    _, _, _, first = look = stored.sample(_FIRST_LOOK * len(stored.names), 0.0)
-    row = sum(array.nbytes // max(1, len(array)) for array in arrays_of(look[0]))
-    size = int(min(SAMPLE_DRAWS, max(SAMPLE_BYTES // row, 10 * _FIRST_LOOK)))
-    if total <= size:
-        parts = [Simulations.read(path, observe=models) for path in paths]
-        return Given(parts[0] if len(parts) == 1 else Simulations.concatenate(parts))
-    held = min(held_out * total, MOST_HELD_OUT, size / 4) / size
-    x, label, flags, stream = first.sample(size, held)
-    return Given(observed_sample(stream, x, label, models), stream, flags, about=stream.about)
-
-
-def observed_sample(stored: StoredDraws, x: Any, label: np.ndarray, models: Any) -> Simulations:
-    """Return draws that were taken from stores; clean ones are observed."""
-    if stored.noise_seed is not None and models is None:
-        raise ValueError(
-            "the store holds clean draws, and no store can hold the function that observes them. Give the "
-            "models that were simulated too: train(path, models=[first, second])."
-        )
-    counts = np.bincount(label, minlength=len(stored.names))
-    failed = [round(f * c / t) for f, c, t in zip(stored.failed, counts, stored.totals, strict=True)]
-    return Simulations(
-        x,
-        label,
-        stored.names,
-        failed=failed,
-        columns=stored.columns,
-        observe=None if stored.noise_seed is None else models,
-        seed=stored.noise_seed or 0,
-    )
+    large = in_pieces(paths, models, draws=SAMPLE_DRAWS, size=SAMPLE_BYTES, seed=own, workers=workers)
+    if large is None:
+        return Given(read_whole(paths, models))
+    held = min(held_out * sum(large.stored.totals), MOST_HELD_OUT, large.size / 4) / large.size
+    x, label, flags, stream = large.stored.sample(large.size, held)
+    return Given(observed(stream, x, label, models), stream, flags, about=stream.about)
 
 
 def row_bytes(sims: Simulations) -> int:

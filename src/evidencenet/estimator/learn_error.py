@@ -10,7 +10,6 @@ until they agree with both: a network of another kind, trained on all draws (`Ri
 network still finds in held-out draws (`SecondLook`).
 """
 
-import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +18,7 @@ from functools import partial
 import numpy as np
 from scipy.special import expit, softmax
 
+from evidencenet._common.processors import processors
 from evidencenet._common.progress import Progress
 from evidencenet.checks.range import validated_range
 from evidencenet.estimator.arguments import Request
@@ -298,7 +298,7 @@ def _differences_of_halves(
     halves, results = draws.halves(seed), []
     with (
         Progress("learning the error", len(halves), enabled=progress) as bar,
-        ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+        ThreadPoolExecutor(processors()) as pool,
     ):
         for result in pool.map(train_half, range(len(halves)), halves):
             results.append(result)

@@ -34,6 +34,8 @@ from evidencenet.estimator.partner import Partner
 from evidencenet.estimator.reference import flattened
 from evidencenet.estimator.seen_draws import SeenDraws, place_text
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.model import Model
+from evidencenet.simulation.paths import are_paths
 from evidencenet.training.baseline import Baseline
 from evidencenet.training.loop import History
 from evidencenet.training.scaling import Scaling
@@ -152,6 +154,7 @@ class EvidenceNetwork:
         model: int | str | None = None,
         against: int | str | None = None,
         out: str | os.PathLike[str] | None = None,
+        models: Sequence[Model] | None = None,
     ) -> np.ndarray:
         """Natural log of p(x|model)/p(x|against), the mean over members.
 
@@ -165,6 +168,9 @@ class EvidenceNetwork:
         out
             A file, .npy, for log K of all draws of a store, or of several, whose path is then given as `x`.
             They are read in pieces. The order is that of `Simulations.read`.
+        models
+            If the store holds clean draws: the models that were simulated, which observe them, with the same
+            noise as in `Simulations.read`.
 
         Returns
         -------
@@ -176,12 +182,13 @@ class EvidenceNetwork:
         >>> net.log_bayes_factor(x, model="trend", against="flat")  # doctest: +SKIP
         >>> net.log_bayes_factor("draws.zarr", out="log_k.npy")  # doctest: +SKIP
         """
-        from evidencenet.estimator.over_store import is_path, write_log_k
+        from evidencenet.estimator.over_store import write_log_k
 
-        if is_path(x):
-            return write_log_k(self, x, out, self._pair(model, against))
-        if out is not None:
-            raise TypeError("out is for the draws of a store: give its path, or leave out `out`.")
+        if are_paths(x):
+            return write_log_k(self, x, out, self._pair(model, against), models)
+        if out is not None or models is not None:
+            given = "models" if out is None else "out"
+            raise TypeError(f"{given} is for the draws of a store: give its path, or leave out `{given}`.")
         return self.members(x, model=model, against=against).mean(axis=0)
 
     def members(
@@ -339,7 +346,13 @@ class EvidenceNetwork:
         log_k, error = (ask(x, model=model, against=against) for ask in (self.log_bayes_factor, self.error))
         return Estimate(float(log_k.sum()), float(error.sum()))
 
-    def recalibrate(self, sims: Simulations | str | os.PathLike[str], *, seed: int = 0) -> "EvidenceNetwork":
+    def recalibrate(
+        self,
+        sims: Simulations | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        models: Sequence[Model] | None = None,
+        seed: int = 0,
+    ) -> "EvidenceNetwork":
         """Correct log K by an increasing function of it, if that improves the score of other draws.
 
         Half of the draws fit a shift and a stretch of log K; for two models the stretch varies along the
@@ -352,6 +365,8 @@ class EvidenceNetwork:
         sims
             Draws that were used neither in training nor to `validate` the result, of the same models in the
             same order, at least 200 of each; or the path of a file or store, as in `validate`.
+        models
+            As in `validate`.
         seed
             Of the division into halves.
 
@@ -366,7 +381,7 @@ class EvidenceNetwork:
         """
         from evidencenet.estimator.over_store import draws_of
 
-        sims = draws_of("recalibrate", sims, self.names)
+        sims = draws_of("recalibrate", sims, self.names, models)
         if sims.log_weight is not None:
             raise ValueError(
                 "recalibrate needs draws of equal weight, and these have weights. Simulate from the prior "

@@ -1,6 +1,7 @@
 """Train an ensemble on draws that are split already; `deepen` does, with rare draws among them."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,6 +30,7 @@ def train_on(
     members: int,
     seed: int,
     progress: bool,
+    executor: Any = None,
     part: float = 1.0,
     learn_error: bool = True,
     plan: Plan | None = None,
@@ -44,7 +46,7 @@ def train_on(
         Names of the models, and how many of their draws fail.
     network
         The architecture. Trials choose the scaling of its inputs, and whether it corrects the baseline.
-    recipe, members, seed, progress, learn_error
+    recipe, members, seed, progress, executor, learn_error
         As in `train`; but a recipe that leaves the epochs open fixes nothing else.
     part
         The part of the usual number of epochs to train for.
@@ -54,7 +56,7 @@ def train_on(
         The standard error of the log-odds that the draws have because of how they were drawn, (n, K).
     """
     seeds = Seeds.of(seed)
-    trainer = Trainer(losses.outputs(len(names)), recipe, seeds.order, seeds.weights)
+    trainer = Trainer(losses.outputs(len(names)), recipe, seeds.order, seeds.weights, executor)
     choice = None
     if plan is None:
         freedom = replace(Freedom.of(draws, network, FIRST_LOSS, None, None), opinions=())

@@ -5,7 +5,6 @@ network can never learn. So small networks of other kinds are trained on half of
 log K as known log-odds. If they improve the score of the other half, log K lacks what they found.
 """
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evidencenet import losses, networks
+from evidencenet._common.processors import processors
 from evidencenet.checks.scores import log_scores
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import weighted_mean
@@ -99,7 +99,7 @@ def look_again(
         gain, error = weighted_mean(costs - trained.costs[0, : len(test)], weight)
         return SecondLook(str(plan), gain, error)
 
-    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+    with ThreadPoolExecutor(processors()) as pool:
         return max(pool.map(look, others), key=lambda found: found.gain - 3 * found.error)
 
 

@@ -1,6 +1,7 @@
 """`validate`: check a network on draws that it was not trained on."""
 
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from textwrap import fill
@@ -24,6 +25,7 @@ from evidencenet.estimator.network import EvidenceNetwork
 from evidencenet.estimator.over_store import draws_of
 from evidencenet.estimator.seen_draws import row_hashes
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.model import Model
 from evidencenet.simulation.rare_draws import RareDraws
 
 if TYPE_CHECKING:
@@ -250,7 +252,12 @@ class Validation:
     "validate(net, fresh_sims)",
     {"*": "Put data and labels together first: validate(net, Simulations(x, labels))."},
 )
-def validate(net: EvidenceNetwork, sims: Simulations | RareDraws | str | os.PathLike[str]) -> Validation:
+def validate(
+    net: EvidenceNetwork,
+    sims: Simulations | RareDraws | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    *,
+    models: Sequence[Model] | None = None,
+) -> Validation:
     """Check a network on fresh draws of its models: calibration, information, training, and range.
 
     Parameters
@@ -263,7 +270,9 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws | str | os.Path
         each stays with a probability proportional to its weight, always the same ones. Rare draws, made by
         `rare_draws`, check log K beyond where plain draws come; of each level only as many are used as its
         probability is known to, and tail checks are made too. A path reads a file or a store, and a list of
-        paths several stores. Of more than a million draws, or 512 MB, random ones are used.
+        paths several stores. Of stores with more than a million draws, or 512 MB, random ones are used.
+    models
+        If a file or store holds clean draws: the models that were simulated, which observe them.
 
     Returns
     -------
@@ -291,9 +300,9 @@ def validate(net: EvidenceNetwork, sims: Simulations | RareDraws | str | os.Path
             f"validate(net, sims) wanted a network made by train or load, got {kind_of(net)}. For log Bayes "
             "factors from elsewhere use evidencenet.checks.examine(log_k, labels)."
         )
-    if isinstance(sims, RareDraws):
+    if isinstance(sims, RareDraws) and models is None:
         return _on_rare_draws(net, sims)
-    sims = draws_of("validate", sims, net.names)
+    sims = draws_of("validate", sims, net.names, models)
     fresh = freshness(net, sims.x, sims.clean)
     sims = sims.in_columns(net.columns)
     if sims.masked is not None and net.masked is not None and sims.masked != net.masked:

@@ -5,11 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import Data, join, map_arrays
+from evidencenet._common.executors import checked_executor
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.warnings import log
 from evidencenet.checks.check import Check
@@ -75,7 +77,8 @@ def deepen(
     augment: Augment | None = None,
     learn_error: bool = True,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | None = None,
+    executor: Any = None,
     progress: bool = True,
     calls: int | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -111,7 +114,11 @@ def deepen(
         The same seed on the same machine gives the same network.
     workers
         How many runs are simulated at the same time, −1 for one per processor, in threads or in any backend
-        chosen with ``joblib.parallel_config``; see `rare_draws`.
+        chosen with ``joblib.parallel_config``; see `rare_draws`. The default is 1, or as many as `executor`
+        has.
+    executor
+        Makes all draws elsewhere, as in `simulate`, and trains each member as a job of its own, as in
+        `train`, to the same network. Trials, and trainings for the error of log K, run here.
     progress
         Show bars on standard error: levels, the log-odds reached, log P, acceptance, calls, and time left.
     calls
@@ -148,6 +155,7 @@ def deepen(
     rounds, n = whole("rounds", rounds, 1), whole("n", n, 200)
     members = len(net.gain) if members is None else whole("members", members, 1)
     seed = checked_seed(seed)
+    executor = None if executor is None else checked_executor(executor)
     least = _plain_draws(net) + _LEAST_LEVELS * n * len(models)
     if calls is not None and whole("calls", calls, 1) < least:
         raise ValueError(
@@ -172,7 +180,8 @@ def deepen(
             "calls": calls,
         }
         check_settings(folder, settings)
-    plain = _plain(net, models, seed, workers, progress, folder)
+    crew: dict[str, Any] = {"workers": workers, "executor": executor, "progress": progress}
+    plain = _plain(net, models, seed, crew, folder)
     spent = len(plain)
     # With few calls one round of all of them sees more than two rounds of half.
     if calls is not None and calls < spent + _TWO_ROUNDS_LEVELS * n * len(models):
@@ -190,7 +199,7 @@ def deepen(
             budget = int((calls - spent) / (1 + part / size) / (1 if last else 3))
             if budget < 2 * size * len(models):
                 break
-        run = partial(rare_draws, steering, models, workers=workers, progress=progress)
+        run = partial(rare_draws, steering, models, **crew)
         found = run(reach=reach, n=size, seed=seeds[0], calls=budget, store=place and place / "found")
         judges = run(n=part, like=found, seed=seeds[1], store=place and place / "judges")
         # As many draws as a level has were made to find where the levels end.
@@ -213,6 +222,7 @@ def deepen(
                 members=members if last else min(members, _STEERING_MEMBERS),
                 seed=seeds[2],
                 progress=progress,
+                executor=executor,
                 part=1.0 if last else _STEERING_PART,
                 learn_error=learn_error and last,
                 # What suits rare draws shows in the first round.
@@ -241,12 +251,12 @@ def _plain_draws(net: EvidenceNetwork) -> int:
 
 
 def _plain(
-    net: EvidenceNetwork, models: list[Model], seed: int, workers: int, progress: bool, folder: Path | None
+    net: EvidenceNetwork, models: list[Model], seed: int, crew: dict[str, Any], folder: Path | None
 ) -> Simulations:
     """Draw the plain data sets of all rounds."""
     own = int(np.random.SeedSequence(seed, spawn_key=(0,)).generate_state(1)[0])
     store = folder and folder / "plain.zarr"
-    return simulate(models, _plain_draws(net), seed=own, workers=workers, progress=progress, store=store)
+    return simulate(models, _plain_draws(net), seed=own, store=store, **crew)
 
 
 @dataclass(frozen=True, eq=False)

@@ -22,6 +22,7 @@ from evidencenet.rare.steer import check_steerable
 from evidencenet.rare.store import LevelStore
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.rare_draws import Levels, RareDraws
+from evidencenet.simulation.workers import Workers
 
 Array = np.ndarray
 
@@ -40,7 +41,8 @@ def rare_draws(
     n: int = 20_000,
     like: RareDraws | None = None,
     seed: int = 0,
-    workers: int = 1,
+    workers: int | None = None,
+    executor: Any = None,
     progress: bool = True,
     calls: int | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -70,7 +72,9 @@ def rare_draws(
     workers
         How many of ten independent runs are simulated at the same time, −1 for one per processor; of
         simulators of single draws, blocks of 50 draws. They run in threads, or in any backend chosen with
-        ``joblib.parallel_config``.
+        ``joblib.parallel_config``. The default is 1, or as many as `executor` has.
+    executor
+        Calls the simulators elsewhere, as in `simulate`.
     progress
         Show a bar on standard error, with the model, the level, the score reached, log P, the fraction of
         moves accepted, and the simulator calls.
@@ -101,8 +105,7 @@ def rare_draws(
     n = whole("n", n, 200)
     if calls is not None:
         calls = whole("calls", calls, n * len(models))
-    if workers != -1:
-        workers = whole("workers", workers, 1)
+    crew = Workers.checked(workers, executor)
     seed = checked_seed(seed)
     for model in models:
         check_steerable(model, seed=seed)
@@ -151,7 +154,9 @@ def rare_draws(
                     "seed": own_seed,
                 }
                 levels = LevelStore(
-                    Path(store) / f"model-{k}", settings, fingerprint(model.simulate, model.prior)
+                    Path(store) / f"model-{k}",
+                    settings,
+                    fingerprint(model.simulate, model.prior, model.observe),
                 )
             splits.append(
                 split(
@@ -163,7 +168,7 @@ def rare_draws(
                     moves=MOVES,
                     calls=share,
                     seed=own_seed,
-                    workers=workers,
+                    workers=crew,
                     store=levels,
                     tell=tell,
                 )

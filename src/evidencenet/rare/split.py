@@ -8,6 +8,7 @@ of the fractions that survived. A probability of e^−30 takes some twenty level
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +17,7 @@ from evidencenet._common.arrays import Data, join, map_arrays
 from evidencenet.rare.steer import Chains, draw, moved
 from evidencenet.rare.store import Level, LevelStore
 from evidencenet.simulation.model import Model
-from evidencenet.simulation.workers import WorkerError, is_worker_death
+from evidencenet.simulation.workers import WorkerError, Workers, is_worker_death
 
 Array = np.ndarray
 Score = Callable[[Data], Array]
@@ -40,6 +41,9 @@ _BLOCK = 50
 _LEAST_RISE = 0.05
 # Draws of a replicate below which the fraction that survives would be too rough.
 _FEWEST = 20
+
+# What to do after the death of a process of Python's own pool.
+_NEW_POOL = "The executor cannot be used after that: make a new one, and make the same call again."
 
 Stop = Literal["reach", "flat", "calls", "stuck"]
 STOPS: dict[Stop, str] = {
@@ -178,7 +182,7 @@ def split(
     most_levels: int = 200,
     calls: int | None = None,
     seed: int = 0,
-    workers: int = 1,
+    workers: Workers | None = None,
     store: LevelStore | None = None,
     tell: Tell | None = None,
 ) -> Split:
@@ -210,8 +214,8 @@ def split(
         Move m of replicate r in level j is drawn from ``SeedSequence(seed, spawn_key=(r, j, m, 0))``: the
         result depends neither on `workers` nor on interruptions.
     workers
-        Replicates that are moved at the same time (of a simulator of single draws, blocks of 50 draws), in
-        threads or in any backend chosen with ``joblib.parallel_config``; −1 for one a processor.
+        Who moves the replicates (of a simulator of single draws, blocks of 50 draws), and how many at the
+        same time; None for this process alone.
     store
         Keeps each level as soon as it is drawn; the levels that are there already are not drawn again.
     tell
@@ -231,7 +235,7 @@ def split(
     """
     if n < replicates * _FEWEST:
         raise ValueError(f"n = {n}; wanted at least {_FEWEST} draws for each of {replicates} replicates.")
-    run = _Run(model, score, replicates, n // replicates, moves, seed, workers)
+    run = _Run(model, score, replicates, n // replicates, moves, seed, workers or Workers())
     levels = [] if store is None else store.levels()
     if not levels:
         levels = [run.plain()]
@@ -295,11 +299,11 @@ class _Run:
     size: int
     moves: int
     seed: int
-    workers: int
+    workers: Workers
 
     def plain(self) -> Level:
         """Draw the first level: plain draws, as many as wanted that did not fail."""
-        made = self._in_parallel(0, _plain, [(self.model, stop - start) for _, start, stop in self._units()])
+        made = self._in_parallel(0, _plain, [(stop - start,) for _, start, stop in self._units()])
         chains = self._by_replicate([part for part, _ in made])
         drawn = sum(number for _, number in made)
         return Level(
@@ -345,11 +349,8 @@ class _Run:
             if steps is not None:
                 mean_step = float(steps[move])
             used.append(mean_step)
-            tasks = [
-                (self.model, chains[r].take(np.arange(start, stop)), mean_step)
-                for r, start, stop in self._units()
-            ]
-            proposals = self._by_replicate(self._in_parallel(number, _propose, tasks, move))
+            tasks = [(chains[r].take(np.arange(start, stop)), mean_step) for r, start, stop in self._units()]
+            proposals = self._by_replicate(self._in_parallel(number, _proposal, tasks, move))
             calls += self.size * self.replicates
             new = _scores(self.score, proposals)
             # A failed draw is a move that is not accepted.
@@ -403,34 +404,33 @@ class _Run:
     def _in_parallel(
         self, level: int, function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], move: int = 0
     ) -> list[Any]:
-        """Call ``function(rng, *task)`` for each unit, with a generator of its own."""
+        """Call ``function(model, rng, *task)`` for each unit, with a generator of its own."""
         # Move 0 of a level other than the first is the one after the copies were chosen, hence + 1.
         rngs = [self._rng(r, level, move + 1, start) for r, start, _ in self._units()]
-        pairs = list(zip(rngs, tasks, strict=True))
-        if self.workers == 1:
-            return [function(rng, *task) for rng, task in pairs]
-        import joblib
-
-        def run() -> list[Any]:
-            parallel = joblib.Parallel(n_jobs=self.workers, prefer="threads")
-            return list(parallel(joblib.delayed(function)(rng, *task) for rng, task in pairs))
-
+        # A simulator travels once, as bytes; what it is called with travels for each unit.
+        call, what = partial(function, self.model), f"model {self.model.name!r}"
+        arguments = [(rng, *task) for rng, task in zip(rngs, tasks, strict=True)]
         try:
-            return run()
+            return self.workers.call(call, arguments, what)
         except Exception as error:
             if not is_worker_death(error):
                 raise
+            if self.workers.broken is not None:
+                raise self._worker_error(level, error, " ", _NEW_POOL) from error
         # Once may be chance, such as a machine short of memory. The same draws are made again.
         try:
-            return run()
+            return self.workers.call(call, arguments, what)
         except Exception as error:
             if not is_worker_death(error):
                 raise
-            raise WorkerError(
-                f"a worker process died twice in level {level} of model {self.model.name!r}: it was killed, "
-                f"perhaps for its memory, or crashed ({type(error).__name__}). Levels that were finished are "
-                "kept if store= was given. Draw with workers=1 to see more."
-            ) from error
+            raise self._worker_error(level, error, " twice ", "Draw with workers=1 to see more.") from error
+
+    def _worker_error(self, level: int, error: Exception, times: str, advice: str) -> WorkerError:
+        return WorkerError(
+            f"a worker process died{times}in level {level} of model {self.model.name!r}: it was killed, "
+            f"perhaps for its memory, or crashed ({type(error).__name__}). Levels that were finished are "
+            f"kept if store= was given. {advice}"
+        )
 
 
 def _telling(tell: Tell, level: int, log_p: float) -> Callable[[int, float, float, float], None]:
@@ -459,7 +459,7 @@ def _next(scores: Array, last: float, reach: float) -> tuple[float, Stop | None]
     return threshold, "flat" if threshold < last + _LEAST_RISE else None
 
 
-def _plain(rng: np.random.Generator, model: Model, size: int) -> tuple[Chains, int]:
+def _plain(model: Model, rng: np.random.Generator, size: int) -> tuple[Chains, int]:
     """Draw until there are as many as wanted that did not fail; also return how many draws it took."""
     whole = draw(model, rng, size)
     made = size
@@ -478,10 +478,6 @@ def _plain(rng: np.random.Generator, model: Model, size: int) -> tuple[Chains, i
         rows[bad[: len(good)]] = size + good
         whole = Chains.concatenate([whole, more]).take(rows)
     return whole, made
-
-
-def _propose(rng: np.random.Generator, model: Model, chains: Chains, mean_step: float) -> Chains:
-    return _proposal(model, rng, chains, mean_step)
 
 
 def _proposal(model: Model, rng: np.random.Generator, chains: Chains, mean_step: float) -> Chains:

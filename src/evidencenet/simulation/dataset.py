@@ -502,13 +502,16 @@ class Simulations:
                 path, names=names, label=label, keys=keys, max_bytes=max_bytes, missing=missing is not None
             )
             noise_seed, masked = fields.pop("noise_seed"), fields.pop("masked")
+            if observe is not None and Observation.of(observe, tuple(fields["names"])) is None:
+                # Models without `observe`, whose draws are data.
+                observe = None
             if noise_seed is not None and observe is None:
                 raise ValueError(
                     "it holds clean draws, and no file can hold the function that observes them. Give the "
-                    "models that were simulated, read(path, observe=[first, second]), or the function, "
-                    "read(path, observe=add_noise)"
+                    "models that were simulated, with their observe: read(path, observe=[first, second]), "
+                    "train(path, models=[first, second]), or --models models.py on the command line"
                 )
-            if noise_seed is not None or observe is not None:
+            if observe is not None:
                 # Clean draws: numbers are missing only after they are observed.
                 fields["missing"] = fields["missing"] or missing or ("mask" if masked else None)
                 return cls(**fields, log_density=log_density, observe=observe, seed=noise_seed or 0)

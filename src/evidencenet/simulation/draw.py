@@ -6,13 +6,12 @@ import os
 import warnings
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import numpy as np
 
 from evidencenet._common.arguments import checked_seed, explained, whole
 from evidencenet._common.arrays import kind_of
-from evidencenet._common.executors import checked_executor
 from evidencenet._common.fingerprint import fingerprint
 from evidencenet._common.progress import Progress
 from evidencenet._common.signals import kept_on_sigterm
@@ -24,7 +23,7 @@ from evidencenet.simulation.jobs import Part
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.parts import draw_part
 from evidencenet.simulation.runs import Pace, Run
-from evidencenet.simulation.status import status
+from evidencenet.simulation.status import Status, status
 from evidencenet.simulation.store import open_store
 from evidencenet.simulation.workers import Workers
 from evidencenet.simulation.writer import Writer
@@ -33,6 +32,41 @@ from evidencenet.simulation.writer import Writer
 _TOLD_FAILED = 0.05
 
 
+class _Options(TypedDict, total=False):
+    """The arguments of `simulate` that are the same with and without `part`."""
+
+    fractions: Sequence[float] | Mapping[str, float] | None
+    chunk: int | None
+    workers: int | None
+    executor: Any
+    timeout: float | None
+    max_failed: float
+    keep_parameters: bool
+    missing: Literal["mask"] | None
+    progress: bool
+
+
+# Type checkers see these two: with `part` there are no draws to return, but a status.
+@overload
+def simulate(
+    models: Sequence[Model] | Mapping[str, Model | Callable[..., Any]],
+    n: float,
+    *,
+    seed: int | None = 0,
+    store: str | os.PathLike[str] | None = None,
+    part: None = None,
+    **options: Unpack[_Options],
+) -> Simulations: ...
+@overload
+def simulate(
+    models: Sequence[Model] | Mapping[str, Model | Callable[..., Any]],
+    n: float,
+    *,
+    seed: int = 0,
+    store: str | os.PathLike[str],
+    part: tuple[int, int] | str,
+    **options: Unpack[_Options],
+) -> Status: ...
 @explained(
     "simulate([model0, model1], 100_000, seed=1)",
     {
@@ -72,7 +106,7 @@ def simulate(
     part: tuple[int, int] | str | None = None,
     missing: Literal["mask"] | None = None,
     progress: bool = True,
-) -> Simulations:
+) -> Simulations | Status:
     """Draw n valid data sets in total from the models.
 
     A draw fails if it raises an exception or holds a NaN or an infinity. Failed draws are replaced by new
@@ -170,9 +204,7 @@ def simulate(
 
     Examples
     --------
-    >>> from evidencenet.simulation.failures import SimulationError, Tally, patience
-    from evidencenet.simulation.jobs import Part
-    from evidencenet.simulation.model import Model
+    >>> from evidencenet.simulation.model import Model
     >>> flat = Model("flat", lambda rng, n: rng.normal(size=(n, 3)))
     >>> wide = Model("wide", lambda rng, n: rng.normal(scale=2, size=(n, 3)))
     >>> simulate([flat, wide], 1000, seed=1, progress=False).counts
@@ -192,7 +224,7 @@ def simulate(
         )
     shares = _shares(models, whole("n", n, 1), fractions_of_n)
     most = math.inf if chunk is None else whole("chunk", chunk, 1)
-    crew = _checked_workers(workers, executor, timeout)
+    crew = Workers.checked(workers, executor, timeout)
     if not 0 <= max_failed < 1:
         raise ValueError(f"max_failed must be at least 0 and less than 1, got {max_failed}")
     own = None if part is None else Part.checked(part)
@@ -224,8 +256,7 @@ def simulate(
     if own is not None and opened is not None:
         with kept_on_sigterm():
             _tell_outside(draw_part(runs, shares, opened, own, max_failed, progress))
-        # A second signature for this, of fourteen arguments, would make type checkers' messages unreadable.
-        return cast(Any, status(opened.path))
+        return status(opened.path)
     unequal = [model.kind == "one" and model.observe is None for model in models]
     gathered = Gathered([model.name for model in models], shares, keep_parameters, unequal)
     outside: dict[str, set[str]] = {}
@@ -320,19 +351,6 @@ def _tell_failed(models: list[Model], gathered: Gathered, missing: str | None) -
             FailedDrawsWarning,
             stacklevel=4,
         )
-
-
-def _checked_workers(workers: Any, executor: Any, timeout: Any) -> Workers:
-    """Return who draws."""
-    if workers is not None and workers != -1:
-        if hasattr(workers, "submit"):
-            raise TypeError(f"workers is {kind_of(workers)}; give it as executor=")
-        workers = whole("workers", workers, 1)
-    if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
-        raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
-    if timeout is not None and not 0 < timeout < math.inf:
-        raise ValueError(f"timeout must be more than 0 seconds, got {timeout}; leave it out for no limit")
-    return Workers(workers, None if executor is None else checked_executor(executor), timeout)
 
 
 def _checked_models(models: Any) -> list[Model]:

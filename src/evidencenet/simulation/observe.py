@@ -1,13 +1,22 @@
 """`Observation`: how clean draws are observed, so that their noise can be drawn anew as often as wanted."""
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from evidencenet._common.arrays import Data, arrays_of, finite_rows, kind_of, layout, layout_text, map_arrays
+from evidencenet._common.arrays import (
+    Data,
+    arrays_of,
+    finite_rows,
+    join,
+    kind_of,
+    layout,
+    layout_text,
+    map_arrays,
+)
 from evidencenet._common.masks import mask_missing, no_infinity
 from evidencenet.simulation.model import DrawError, Model
 
@@ -54,13 +63,16 @@ class Observation:
         missing
             Whether NaN is a missing number.
         """
-        given = [observe] * len(names) if callable(observe) or isinstance(observe, Model) else observe
+        one_for_all = callable(observe) or isinstance(observe, Model)
+        given = [observe] * len(names) if one_for_all else observe
         if not isinstance(given, list | tuple) or len(given) != len(names):
             raise TypeError(
                 f"observe must be a function observe(rng, clean), or a list of {len(names)} functions or "
                 f"models, one for each of {', '.join(map(repr, names))}; got {kind_of(observe)}"
                 + (f" of {len(given)}" if isinstance(given, list | tuple) else "")
             )
+        if not one_for_all:
+            _check_same_models(given, names)
         models = tuple(_observer(one, name) for one, name in zip(given, names, strict=True))
         return None if all(model is None for model in models) else Observation(models, names, missing)
 
@@ -108,8 +120,7 @@ class Observation:
             rows = np.flatnonzero(label == k)
             for start in range(0, len(rows), _BLOCK):
                 some = rows[start : start + _BLOCK]
-                rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_NOISE, k, start)))
-                part = self._valid(k, rng, map_arrays(operator.itemgetter(some), clean))
+                part = self._block(k, start, map_arrays(operator.itemgetter(some), clean), seed)
                 if whole is None:
                     whole = map_arrays(
                         lambda array: np.empty((len(label), *array.shape[1:]), array.dtype), part
@@ -117,6 +128,46 @@ class Observation:
                 self._check_alike(k, part, 0, whole)
                 map_arrays(lambda out, new, some=some: operator.setitem(out, some, new), whole, part)
         return self._masked(whole)
+
+    def realise_pieces(self, k: int, pieces: Iterable[Data], seed: int) -> Iterator[Data]:
+        """Observe the clean draws of one model piece by piece, with the noise that `realise` gives them.
+
+        Parameters
+        ----------
+        k
+            The number of the model.
+        pieces
+            Its clean draws, all of them and in order, in pieces of any length.
+        seed
+            Seed of the noise.
+
+        Yields
+        ------
+        x
+            The observations, in order, in pieces of about the same lengths.
+        """
+        start, rest = 0, None
+        for piece in pieces:
+            clean = piece if rest is None else join(rest, piece)
+            n = len(arrays_of(clean)[0])
+            # A block has random numbers of its own, so it is observed as a whole: its end is in the next
+            # piece, perhaps.
+            left = n % _BLOCK
+            blocks = []
+            for first in range(0, n - left, _BLOCK):
+                block = map_arrays(lambda array, first=first: array[first : first + _BLOCK], clean)
+                blocks.append(self._block(k, start + first, block, seed))
+            if blocks:
+                yield self._masked(join(*blocks))
+            start += n - left
+            rest = map_arrays(lambda array, begin=n - left: array[begin:], clean) if left else None
+        if rest is not None:
+            yield self._masked(self._block(k, start, rest, seed))
+
+    def _block(self, k: int, start: int, clean: Data, seed: int) -> Data:
+        """Observe the block of a model that begins at its draw `start`."""
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_NOISE, k, start)))
+        return self._valid(k, rng, clean)
 
     def _groups(self, label: np.ndarray) -> list[tuple[int, Any]]:
         """Return models, and the rows that each observes: those of all models with the same function."""
@@ -194,6 +245,20 @@ class Observation:
                 f"{self.names[first]!r} as {layout_text(layout(whole))}; all draws of all models must have "
                 "the same keys, shapes and types. A model without observe is taken as it is"
             )
+
+
+def _check_same_models(given: Sequence[Any], names: tuple[str, ...]) -> None:
+    """Raise if models are given that are not those of the draws, or in another order.
+
+    Draws that nothing names are those of the models "M0", "M1", ...: then the order counts.
+    """
+    theirs = [one.name if isinstance(one, Model) else name for one, name in zip(given, names, strict=True)]
+    if any(own not in (name, f"M{k}") for k, (own, name) in enumerate(zip(names, theirs, strict=True))):
+        raise ValueError(
+            f"the draws are of {', '.join(map(repr, names))}, and the models that observe them are "
+            f"{', '.join(map(repr, theirs))}; wanted the same models in the same order. Give them so, or "
+            "name the draws, or give the functions: observe=[model.observe, ...]"
+        )
 
 
 def _observer(given: Any, name: str) -> Model | None:

@@ -19,6 +19,10 @@ from evidencenet.simulation.stream import Use, in_order
 _BLOCK_BYTES = 2**24
 
 
+class NotInPiecesError(FileError):
+    """The draws of a store can only be read all at once."""
+
+
 @dataclass(frozen=True)
 class Piece:
     """A stored chunk, or the end of one.
@@ -33,6 +37,8 @@ class Piece:
         How many valid draws of it are used.
     checksum
         Of its content.
+    noise_seed
+        Seed of the noise of its store, if this holds clean draws, else None.
     """
 
     store: Store
@@ -41,6 +47,7 @@ class Piece:
     skip: int
     rows: int
     checksum: str
+    noise_seed: int | None = None
 
     def read(self) -> Data:
         """Return its valid draws."""
@@ -68,7 +75,7 @@ class StoredDraws:
     failed
         How many draws of each model failed.
     noise_seed
-        Seed of the noise if the stores hold clean draws, else None.
+        Seed of the noise if the stores hold clean draws, else None; of several stores, that of the first.
     seed
         Orders depend on it and on the epoch alone.
     workers
@@ -94,22 +101,42 @@ class StoredDraws:
 
     @staticmethod
     def open(paths: Sequence[str | os.PathLike[str]], *, seed: int = 0, workers: int = 1) -> "StoredDraws":
-        """Open stores of the same models. Only their descriptions are read."""
+        """Open stores of the same models, or of one model each. Only their descriptions are read."""
         opened = [_opened(Path(path)) for path in paths]
+        apart = drawn_apart([one.names for one in opened])
         for path, other in zip(paths[1:], opened[1:], strict=True):
-            if other.names != opened[0].names:
+            if other.names != opened[0].names and not apart:
                 raise FileError(
                     f"{path} has draws of {', '.join(other.names)}, and {paths[0]} of "
-                    f"{', '.join(opened[0].names)}; wanted the same models in the same order."
+                    f"{', '.join(opened[0].names)}; wanted the same models in the same order, or one model "
+                    "in each."
                 )
-            if (other.noise_seed is None) != (opened[0].noise_seed is None):
+            if (other.noise_seed is None) != (opened[0].noise_seed is None) and not apart:
                 raise FileError(f"one of {path} and {paths[0]} holds clean draws, and the other does not.")
+        first: dict[str, str | os.PathLike[str]] = {}
+        for path, one in zip(paths, opened, strict=True):
+            spec = one.pieces[0][0].store.spec
+            if spec in first:
+                # Held-out draws of the one would be training draws of the other.
+                raise FileError(
+                    f"{path} and {first[spec]} hold the same draws: they were made by the same models with "
+                    "the same seed. Leave one out, or simulate it with another seed."
+                )
+            first[spec] = path
+        seeds = [one.noise_seed for one in opened if one.noise_seed is not None]
+        together = replace(opened[0], noise_seed=seeds[0] if seeds else None, seed=seed, workers=workers)
+        pieces, failed = [one.pieces for one in opened], [one.failed for one in opened]
+        if apart:
+            # As if they were one store, whose noise has one seed.
+            own = [
+                tuple(replace(piece, noise_seed=together.noise_seed) for piece in one[0]) for one in pieces
+            ]
+            names = sum((one.names for one in opened), ())
+            return replace(together, names=names, pieces=tuple(own), failed=sum(failed, ()))
         return replace(
-            opened[0],
-            pieces=tuple(sum(each, ()) for each in zip(*(one.pieces for one in opened), strict=True)),
-            failed=tuple(map(sum, zip(*(one.failed for one in opened), strict=True))),
-            seed=seed,
-            workers=workers,
+            together,
+            pieces=tuple(sum(each, ()) for each in zip(*pieces, strict=True)),
+            failed=tuple(map(sum, zip(*failed, strict=True))),
         )
 
     @property
@@ -177,7 +204,7 @@ class StoredDraws:
             for number in rng.permutation(len(pieces)).tolist():
                 x = pieces[number].read()
                 if parts and layout(x) != layout(parts[0]):
-                    raise FileError(
+                    raise NotInPiecesError(
                         f"{pieces[number].store.path} holds {layout_text(layout(parts[0]))} and "
                         f"{layout_text(layout(x))}; draws of unequal length cannot be read in pieces. Read "
                         "all of them, train(Simulations.read(path))."
@@ -213,6 +240,11 @@ class StoredDraws:
         return map_arrays(lambda array: array[self.first :: self.every], x)
 
 
+def drawn_apart(names: Sequence[tuple[str, ...]]) -> bool:
+    """Say whether several stores have one model each, a different one."""
+    return len(names) > 1 and all(len(own) == 1 for own in names) and len(set(names)) == len(names)
+
+
 def are_stores(paths: Any) -> bool:
     """Say whether something is the path of a store, or several of them."""
     if isinstance(paths, str | os.PathLike):
@@ -225,10 +257,11 @@ def _opened(path: Path) -> StoredDraws:
     store, about = described(path)
     settings = about["settings"]
     if settings.get("missing"):
-        raise FileError(
+        raise NotInPiecesError(
             f"{path} has draws with missing numbers, which cannot be read in pieces. Read all of them, "
             "train(Simulations.read(path, missing='mask'))."
         )
+    noise_seed = int(settings["seed"]) if any(settings.get("observe", ())) else None
     pieces, failed, columns = [], [], None
     for k, (name, share) in enumerate(zip(settings["models"], about["shares"], strict=True)):
         mine: list[Piece] = []
@@ -249,7 +282,7 @@ def _opened(path: Path) -> StoredDraws:
                 drawn = skip + (int(places[rows - 1]) + 1 if rows == wanted else drawn - skip)
             columns = told.get("columns")
             if rows:
-                mine.append(Piece(store, k, start, skip, rows, str(told.get("checksum"))))
+                mine.append(Piece(store, k, start, skip, rows, str(told.get("checksum")), noise_seed))
             valid, lost, position = valid + rows, lost + drawn - skip - rows, start + drawn
         if valid < share:
             raise FileError(
@@ -258,11 +291,10 @@ def _opened(path: Path) -> StoredDraws:
             )
         pieces.append(tuple(mine))
         failed.append(lost)
-    clean = any(settings.get("observe", ()))
     return StoredDraws(
         tuple(settings["models"]),
         tuple(pieces),
         tuple(failed),
-        int(settings["seed"]) if clean else None,
+        noise_seed,
         columns=None if columns is None else tuple(map(str, columns)),
     )

@@ -1,17 +1,20 @@
 """`Workers`: who draws the chunks. This process, joblib's workers, or any executor."""
 
+import math
 import os
 import socket
 import warnings
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from evidencenet._common.arrays import arrays_of
-from evidencenet._common.executors import Shipped, in_order, places
+from evidencenet._common.arguments import whole
+from evidencenet._common.arrays import arrays_of, kind_of
+from evidencenet._common.executors import Shipped, checked_executor, in_order, places
+from evidencenet._common.processors import processors
 from evidencenet.simulation.chunks import Calls, Chunk, Source, words
 from evidencenet.simulation.timed import TimedCalls, ship_calls
 
@@ -45,11 +48,24 @@ class Workers:
         if self.executor is None and _joblib_uses_threads():
             raise _not_stoppable("the workers are threads of this process")
 
+    @staticmethod
+    def checked(workers: Any, executor: Any, timeout: Any = None) -> "Workers":
+        """Return who draws, as the user says it; see `evidencenet.simulate`."""
+        if workers is not None and workers != -1:
+            if hasattr(workers, "submit"):
+                raise TypeError(f"workers is {kind_of(workers)}; give it as executor=")
+            workers = whole("workers", workers, 1)
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
+        if timeout is not None and not 0 < timeout < math.inf:
+            raise ValueError(f"timeout must be more than 0 seconds, got {timeout}; leave it out for no limit")
+        return Workers(workers, None if executor is None else checked_executor(executor), timeout)
+
     @property
     def at_once(self) -> int:
         """How many chunks are drawn at the same time."""
         if self.count == -1:
-            return os.cpu_count() or 1
+            return processors()
         if self.count is None:
             return 1 if self.executor is None else places(self.executor)
         return self.count
@@ -75,6 +91,30 @@ class Workers:
         else:
             draw = source.draw if self.timeout is None else work
             yield from _drawn_by_joblib(draw, units, self.at_once)
+
+    def call(
+        self, function: Callable[..., Any], arguments: Sequence[tuple[Any, ...]], what: str
+    ) -> list[Any]:
+        """Call a function for each of several arguments; return the results in their order.
+
+        Parameters
+        ----------
+        function
+            What to call. It travels as bytes, and may be a lambda.
+        arguments
+            Of each call. They travel too.
+        what
+            What the function is, for messages.
+        """
+        if self.executor is not None:
+            at_once = None if self.count is None else self.at_once
+            return list(in_order(self.executor, function, arguments, what, at_once))
+        if self.at_once == 1:
+            return [function(*given) for given in arguments]
+        import joblib
+
+        parallel = joblib.Parallel(n_jobs=self.at_once, prefer="threads")
+        return list(parallel(joblib.delayed(function)(*given) for given in arguments))
 
 
 @dataclass(frozen=True)

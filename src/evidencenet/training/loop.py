@@ -16,6 +16,7 @@ import optax
 
 from evidencenet import networks
 from evidencenet._common.display import by_row, frame
+from evidencenet._common.processors import processors
 from evidencenet._common.progress import Progress
 from evidencenet.checks.scores import log_scores
 from evidencenet.networks import ensemble
@@ -408,7 +409,7 @@ def _run_epochs(
 
     epochs, members, draws = recipe.epochs or 0, len(courses), source.steps * source.batch
     with (
-        ThreadPoolExecutor(min(members, max(os.cpu_count() or 1, len(devices)))) as pool,
+        ThreadPoolExecutor(min(members, max(processors(), len(devices)))) as pool,
         ThreadPoolExecutor(1) as reader,
         Progress("training", epochs * draws * members, enabled=progress) as bar,
     ):

@@ -5,7 +5,6 @@ asking for alternatives to the best plan so far; then the finalists, the best pl
 of network, on all draws. What learns fast is not always what learns most, so kinds are not dropped early.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +16,7 @@ import numpy as np
 
 from evidencenet import losses, networks
 from evidencenet._common.display import frame
+from evidencenet._common.processors import processors
 from evidencenet._common.progress import Progress
 from evidencenet.networks.layout import Layout, candidates
 from evidencenet.training.baseline import LARGEST
@@ -280,7 +280,7 @@ class Search:
         rounds = (self.other_inputs, self.other_kinds, self.other_settings)
         with (
             Progress("choosing", self._expected_trials(), enabled=progress) as bar,
-            ThreadPoolExecutor(os.cpu_count() or 1) as pool,
+            ThreadPoolExecutor(processors()) as pool,
         ):
             for alternatives in rounds:
                 self._try(alternatives(), pool)
