@@ -386,7 +386,7 @@ def test_neighbours_at_irregular_times_are_seen_in_pairs() -> None:
     x = np.stack([time, rng(8).normal(size=12)], axis=1).astype(np.float32)
     there = np.arange(12) < 9
     encoder = IrregularEncoder(2, 12, 4, 5, rng())
-    pairs = eqx.filter_jit(encoder._of_pairs)
+    pairs: Any = eqx.filter_jit(encoder._of_pairs)
     found = pairs(x, there).smooth
     # Nine elements are eight pairs, and what stands behind them means nothing.
     changed = x.copy()

@@ -21,7 +21,8 @@ MOST_OPERATIONS = 1.2e12
 # better than 60.
 LONGEST, LONGEST_ANEW = 60, 240
 # How much of the average of squared gradients is kept in a step. With it, and Nesterov's momentum, seven
-# kinds of networks were better by 5 to 30% after four epochs than with Adam's usual 0.999 (docs/decisions.md).
+# kinds of networks were better by 5 to 30% after four epochs than with Adam's usual 0.999
+# (docs/decisions.md, "What problems outside the zoo asked for").
 _SQUARES = 0.99
 
 
