@@ -19,11 +19,14 @@ MOST_OPERATIONS = 1.2e12
 # So many epochs at most, unless the budget is raised: networks overfit few draws before that. Clean draws
 # have new noise in every epoch, and are worth more of them: on the lensing data, 240 epochs score 0.006 nats
 # better than 60.
-LONGEST, LONGEST_ANEW = 60, 240
+_LONGEST, _LONGEST_ANEW = 60, 240
 # How much of the average of squared gradients is kept in a step. With it, and Nesterov's momentum, seven
 # kinds of networks were better by 5 to 30% after four epochs than with Adam's usual 0.999
 # (docs/decisions.md, "What problems outside the zoo asked for").
 _SQUARES = 0.99
+# A minibatch is such a part of the draws: a larger one where noise is drawn anew, which was measured to score
+# better (docs/decisions.md, "Any size").
+_BATCHES, _BATCHES_OF_SETS, _BATCHES_ANEW = 400, 800, 100
 
 
 @explained_class(
@@ -50,7 +53,7 @@ class Recipe:
         more often they are seen.
     batch
         Draws in a minibatch; None is a 400th of the training draws, an 800th for networks of sets and
-        tables, between 32 and 1000.
+        tables, a 100th if draws are observed anew, between 32 and 1000.
     learning_rate
         The largest learning rate.
     schedule
@@ -135,7 +138,7 @@ class Recipe:
         shared: bool = False,
         exchangeable: bool = False,
         budget: float = 1.0,
-        longest: int = LONGEST,
+        anew: bool = False,
     ) -> "Recipe":
         """Fill in what was left open: by the number of training draws, and by the network.
 
@@ -155,17 +158,18 @@ class Recipe:
             Whether the order of the places means nothing to the network.
         budget
             By which factor training may be longer than usual, if no number of epochs was named.
-        longest
-            Epochs at most with the usual budget, if no number of epochs was named.
+        anew
+            Whether draws are observed anew in every epoch: then they are seen more often, in larger batches.
         """
-        batch = self.batch or int(np.clip(n // (800 if exchangeable else 400), 32, 1000))
+        batches = _BATCHES_ANEW if anew else _BATCHES_OF_SETS if exchangeable else _BATCHES
+        batch = self.batch or int(np.clip(n // batches, 32, 1000))
         if n < batch:
             raise ValueError(
                 f"{n} draws are left for training, fewer than one batch of {batch}. Simulate more "
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        usual = min(_PASSES / n, affordable, longest)
+        usual = min(_PASSES / n, affordable, _LONGEST_ANEW if anew else _LONGEST)
         epochs = self.epochs or max(int(budget * usual), fewest)
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)

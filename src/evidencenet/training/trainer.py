@@ -12,7 +12,7 @@ from evidencenet.networks import ensemble
 from evidencenet.training.apart import train_apart
 from evidencenet.training.inputs import Inputs
 from evidencenet.training.loop import Checkpoint, Trained, train_ensemble
-from evidencenet.training.recipe import LONGEST, LONGEST_ANEW, MOST_OPERATIONS, Recipe
+from evidencenet.training.recipe import MOST_OPERATIONS, Recipe
 
 # Members that are trained first where networks may have nothing to learn: one for each of two cores.
 _PROBES = 2
@@ -126,7 +126,7 @@ class Trainer:
             shared=networks.shares_weights(plan.network),
             exchangeable=networks.is_exchangeable(plan.network),
             budget=self.budget,
-            longest=LONGEST_ANEW if inputs.draws.drawn_anew_each_epoch else LONGEST,
+            anew=inputs.draws.drawn_anew_each_epoch,
         )
         if inputs.draws.drawn_anew_each_epoch and self.recipe.epochs is None:
             # Scores go up and down while the learning rate is high. With a patience of 10, three of four
