@@ -155,9 +155,10 @@ def test_compare_many_rows(folder: Folder, net: en.EvidenceNetwork, tmp_path: Pa
     found = np.array([[answer["log_k"], answer["error"]] for answer in printed["answers"]])
     assert [answer["row"] for answer in printed["answers"]] == list(range(200))
     np.testing.assert_allclose(found[:, 0], net.log_bayes_factor(x), atol=1e-5)
-    # Of such errors 95% are within two; 200 that hang together tell that to some 5%.
+    # Over trainings 94% are within two errors. What one training is off by is the same for all rows, so that
+    # single ones had between 63 and 100%.
     deviation = np.abs(found[:, 0] - exact(x)) / found[:, 1]
-    assert np.mean(deviation < 2) > 0.8
+    assert np.mean(deviation < 2) > 0.5
     assert np.mean(np.abs(found[:, 0] + 1 - exact(x)) / found[:, 1] < 2) < 0.2
     one = parsed("compare", folder.net, tmp_path / "x.csv", "--row", 7)["answers"]
     assert one == printed["answers"][7:8]

@@ -292,7 +292,7 @@ def test_waves_follow_what_changes_often() -> None:
     # They are learned, and free of weight decay.
     moved = frequency / Dense(waves=8)(x[0], 1, key=KEY).waves.frequency  # type: ignore[attr-defined,index]
     assert moved.max() > 1.05
-    assert moved.min() < 0.9
+    assert moved.min() < 0.95
     # There are 0.04 nats to gain. The same network without waves gains next to nothing, and with them 90%.
     gain = excess(np.full_like(exact, -np.log(2)))
     assert gain == pytest.approx(0.043, abs=0.002)

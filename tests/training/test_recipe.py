@@ -82,6 +82,7 @@ def test_weight_decay_is_of_matrices_alone() -> None:
         ({"clip": 0.0}, "Recipe: clip = 0.0; wanted a number above 0, or None"),
         ({"held_out": 0.0}, "Recipe: held_out = 0.0; wanted a fraction between 0 and 1"),
         ({"held_out": 1.0}, "Recipe: held_out = 1.0; wanted a fraction between 0 and 1"),
+        ({"momentum": "heavy"}, 'Recipe: momentum = \'heavy\'; wanted "nesterov" or "adam"'),
         ({"schedule": "stairs"}, 'Recipe: schedule = \'stairs\'; wanted "cosine" or "exponential"'),
     ],
     ids=str,

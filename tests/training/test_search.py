@@ -283,7 +283,7 @@ def test_different_plans_have_different_words() -> None:
         (Table(), [Table(waves=8)]),
         (Sequence(depth=4), [Sequence(depth=5)]),
         (Spectrum(), [Spectrum(width=128, hidden=64)]),
-        (Squares(), [Squares(projections=16)]),
+        (Squares(), [Squares(projections=16), Squares(projections=16, nodes=128)]),
         (Squares(smooth=16), []),
         (Image(), []),
         (lambda x, outputs, key: None, []),
