@@ -572,8 +572,13 @@ class RecurrenceEncoder(eqx.Module):
         products = (joined.T @ joined)[first, second]
         number = length if there is None else jnp.maximum(jnp.sum(there), 1)
         levels = (sums[:, None] * sums / number)[first, second]
-        ends = jnp.concatenate([values[0], values[-1], h[-1]])
-        exact = jnp.concatenate([products, levels, jnp.square(ends), sums])
+        # What comes before the first value is unknown, and so is what it did to the next ones: of a moving
+        # average, the likelihood has the square of Σ_s a^s x_s for that.
+        start = jnp.concatenate([values[0], self._from_start(values)])
+        end = jnp.concatenate([values[-1], h[-1]])
+        first, second = np.triu_indices(len(start))
+        edges = [jnp.outer(edge, edge)[first, second] for edge in (start, end)]
+        exact = jnp.concatenate([products, levels, *edges, sums])
         if there is not None:
             # Normalisations grow with the number of values, and of neighbours.
             counts = jnp.stack([jnp.sum(there), jnp.sum(there[1:] * there[:-1])])
@@ -619,6 +624,12 @@ class RecurrenceEncoder(eqx.Module):
         )
         carried = jnp.einsum("rdcpt,crpm->dtm", decayed, mix)
         return (within + carried).reshape(-1, within.shape[-1])[:length]
+
+    def _from_start(self, x: jax.Array) -> jax.Array:
+        """Return Σ_s a^s x_s of x (T, C), mixed to (mixed,): the bank that runs back to the first value."""
+        mix = self.mix.reshape(x.shape[1], 2, len(self.angle), -1)
+        kernel = jnp.einsum("rps,crpm->scm", self._powers(len(x)), mix)
+        return jnp.tensordot(x, kernel, axes=2)
 
     def _powers(self, number: int, step: int = 1) -> jax.Array:
         """Real and imaginary parts of a^(k · step) for k below `number`, (2, poles, number)."""
