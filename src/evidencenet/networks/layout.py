@@ -72,6 +72,8 @@ _WAVES = 8
 _LARGEST_SPECTRUM = 4096
 # Vectors of more columns than this are no regression of one column on a few others.
 _MOST_COLUMNS = 12
+# Up to so many models, the usual number of projections is enough.
+_FEW_MODELS = 4
 # Names of arrays of times.
 _TIMES = ("t", "time", "times", "epoch", "date", "mjd", "jd")
 
@@ -206,7 +208,7 @@ class Layout:
         return Layout(tuple(Part(**values) for values in fields))
 
 
-def candidates(layout: Layout, example: Data) -> list[Architecture]:
+def candidates(layout: Layout, example: Data, *, models: int = 2) -> list[Architecture]:
     """Architectures that suit a layout; the first is the first to be tried.
 
     Parameters
@@ -215,15 +217,17 @@ def candidates(layout: Layout, example: Data) -> list[Architecture]:
         What x is.
     example
         One draw, arranged by the layout.
+    models
+        How many models there are.
     """
     if len(layout.parts) > 1:
         return _for_several(layout, example)
-    return _for_part(layout.parts[0], example)
+    return _for_part(layout.parts[0], example, models)
 
 
-def _for_part(part: Part, x: Any) -> list[Architecture]:
+def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
     numbers = sum(array.size for array in arrays_of(x))
-    flat: list[Architecture] = [Squares(), Dense()]
+    flat: list[Architecture] = [_squares(models), Dense()]
     if numbers <= _MOST_WAVES:
         flat.append(_dense_with_waves(numbers))
     flat.append(Squares(projections=32, nodes=32, smooth=16))
@@ -245,7 +249,7 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
         case "exchangeable":
             return [DeepSet(), *waves, *flat]
         case "series" | "channels x time":
-            return [*ordered, Squares(), Dense()]
+            return [*ordered, _squares(models), Dense()]
         case "image" | "volume":
             return [Image(), *spectrum, Squares(projections=32, nodes=32), Dense()]
         case "table":
@@ -257,8 +261,17 @@ def _for_part(part: Part, x: Any) -> list[Architecture]:
         case "irregular series":
             return [Irregular(), *regression, DeepSet(), DeepSet(waves=_WAVES)]
         case "categories":
-            return [Categories(), Series(), DeepSet(), Dense()]
+            return [Categories(), Recurrence(), Series(), DeepSet(), Dense()]
     raise ValueError(f"no networks are known for the layout {part.kind!r}.")
+
+
+def _squares(models: int) -> Squares:
+    """Return `Squares` for so many models, each of which may differ from the others in a direction of its own.
+
+    Each model has its own sums, so that many models need fewer terms in them (docs/decisions.md, "A search
+    that learning curves cannot fool": ten models).
+    """
+    return Squares() if models <= _FEW_MODELS else Squares(projections=2 * models, nodes=8)
 
 
 def _for_several(layout: Layout, x: Any) -> list[Architecture]:

@@ -44,6 +44,8 @@ _LEAST_GAIN = 2e-4
 # kind that is best in the end was 0.021 nats behind, 8% of what was learned.
 _FINALISTS = 3
 _BEHIND, _BEHIND_PART = 2e-3, 0.15
+# So many kinds are tried in other scalings than the one that suits the first network best.
+_RESCALED = 2
 # If the user named the network, so many other kinds are tried for a second opinion.
 _OPINIONS = 4
 # A finalist wins if it leads by more than trainings of one plan scatter (docs/decisions.md).
@@ -268,10 +270,11 @@ class Search:
     def __post_init__(self) -> None:
         self.few = self.draws.few(_TRIAL_DRAWS)
         self.scalings = [_Scaled()]
-        if self.few.has_outliers():
-            self.scalings.append(_Scaled(squash=True))
-        if self.few.may_be_logged():
-            self.scalings.append(_Scaled(log=True))
+        if not self.draws.are_letters():
+            if self.few.has_outliers():
+                self.scalings.append(_Scaled(squash=True))
+            if self.few.may_be_logged():
+                self.scalings.append(_Scaled(log=True))
         self.whitens = (False, True) if self.few.is_correlated() else (False,)
         self.best = self.freedom.first_plan(FIRST_LOSS)
 
@@ -334,7 +337,7 @@ class Search:
             replace(self.best, **asdict(scaled), whiten=whiten, baseline=baseline)
             for whiten in self.whitens
             for scaled in self.scalings
-            for baseline in self.freedom.baselines
+            for baseline in self._baselines_to_try(scaled)
         ]
         if self.draws.features > LARGEST and not networks.scales_alike(self.best.network):
             # Of very many numbers, the few combinations in which the models differ can have a baseline too.
@@ -342,38 +345,44 @@ class Search:
             plans += [replace(self.best, project=True, baseline=baseline) for baseline in baselines]
         return plans + [plan for plan in map(self._of_signal, plans) if plan.signal]
 
+    def _baselines_to_try(self, scaled: _Scaled) -> tuple[bool, ...]:
+        """List whether to try the baseline. Networks that treat places alike need it in one scaling only."""
+        if networks.scales_alike(self.best.network) and scaled != _Scaled() and False in self.freedom.baselines:
+            return (False,)
+        return self.freedom.baselines
+
     def other_kinds(self) -> list[Plan]:
-        """List other kinds of network."""
+        """List other kinds of network, in the best scaling; the best of them are tried in others later."""
         plans = []
         for network in self.freedom.architectures:
             # Networks that treat all places alike know second moments by themselves, and can hardly undo
             # those of the baseline where it is wrong. And places that were mixed are no longer alike.
             bare = networks.scales_alike(network) and False in self.freedom.baselines
-            plans += [
+            plans.append(
                 replace(
                     self.best,
                     network=network,
-                    # What one network makes of outliers says little about another.
-                    **asdict(scaled),
                     whiten=self.best.whiten and not bare,
                     project=self.best.project and not networks.scales_alike(network),
                     signal=self.best.signal and self._may_see_signal(network),
                     baseline=False if bare else self.best.baseline,
                 )
-                for scaled in self.scalings
-            ]
+            )
         if networks.scales_alike(self.best.network):
             # The first round could not try this with a network that treats all places alike.
             plans += [plan for plan in map(self._of_signal, plans) if plan.signal]
         return plans
 
     def other_settings(self) -> list[Plan]:
-        """List the best kind of network in other settings: baseline, whitening, size, weight decay."""
+        """List the best kind of network in other settings: baseline, scaling, size, weight decay."""
         best = self.best
         if not self.attempts[best].learned:
             # If not even the best network improves on the baseline, no finer setting will.
             return []
         plans = [best, *(replace(best, baseline=b) for b in self.freedom.baselines if b != best.baseline)]
+        # What one network makes of outliers says little about another.
+        for close in self.finalists()[: _RESCALED if len(self.freedom.architectures) > 1 else 1]:
+            plans += [replace(close, **asdict(scaled)) for scaled in self.scalings]
         # The signal is the same of all linear maps of the numbers.
         whitens = () if best.signal else self.whitens
         plans += [replace(best, whiten=whiten) for whiten in whitens if whiten != best.whiten]
@@ -472,9 +481,9 @@ class Search:
         if self.freedom.opinions:
             return [self.best, *(attempt.plan for attempt in others[:1])]
         margin = max(_BEHIND, _BEHIND_PART * gained) if best.learned else 0.0
-        close = [attempt for attempt in others if attempt.score < best.score + margin]
+        close = [attempt for attempt in others if attempt.score < best.score + margin][: _FINALISTS - 1]
         stuck = [a for a in others if nothing - a.score < _STUCK < gained / 10 and a not in close]
-        return [self.best, *(attempt.plan for attempt in (*close[: _FINALISTS - 1], *stuck[:1]))]
+        return [self.best, *(attempt.plan for attempt in (*close, *stuck[:1]))]
 
     def _decide_on_all_draws(self, finalists: list[Plan], pool: ThreadPoolExecutor) -> None:
         """Try the finalists on all draws, and take the best one that may be chosen."""
@@ -500,7 +509,7 @@ def _kind(network: networks.Architecture) -> object:
 def natural(draws: Draws) -> Sequence[networks.Architecture]:
     """Architectures that suit the layout of the draws; the first is the first to be tried."""
     layout = draws.layout or Layout.guess(draws.x, draws.model)
-    return candidates(layout, draws.arranged_example)
+    return candidates(layout, draws.arranged_example, models=len(draws.counts))
 
 
 def variants(network: networks.Architecture, numbers: int) -> list[networks.Architecture]:

@@ -247,6 +247,10 @@ class Draws:
                 keep[np.flatnonzero(keep & (model == k))[most:]] = False
         return rows[keep]
 
+    def are_letters(self) -> bool:
+        """Say whether all numbers are letters, which no scaling changes."""
+        return self.layout is not None and all(part.kind == "categories" for part in self.layout.parts)
+
     def has_outliers(self) -> bool:
         """Say whether some numbers often lie far out."""
         return has_outliers(map_arrays(lambda array: array[self.training_rows[:_SAMPLE]], self.x))
