@@ -66,7 +66,8 @@ def read_whole(paths: Any, models: Any) -> Simulations:
         names = [tuple(described(Path(path))[1]["settings"]["models"]) for path in several]
         if not drawn_apart(names):
             return Simulations.concatenate([Simulations.read(path, observe=models) for path in several])
-    return Simulations.read(paths, observe=models)
+    # Several files have one model each; a single one may have all.
+    return Simulations.read(several[0] if len(several) == 1 else several, observe=models)
 
 
 def observed(stored: StoredDraws, x: Any, label: np.ndarray, models: Any) -> Simulations:

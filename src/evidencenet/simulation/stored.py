@@ -12,7 +12,7 @@ import numpy as np
 from evidencenet._common.arrays import Data, arrays_of, join, layout, layout_text, map_arrays
 from evidencenet._common.files import FileError
 from evidencenet.simulation.io import containers
-from evidencenet.simulation.store import Store, described, is_store
+from evidencenet.simulation.store import Store, described, is_store, not_complete
 from evidencenet.simulation.stream import Use, in_order
 
 # Chunks are handed on in blocks of about this many bytes.
@@ -285,10 +285,7 @@ def _opened(path: Path) -> StoredDraws:
                 mine.append(Piece(store, k, start, skip, rows, str(told.get("checksum")), noise_seed))
             valid, lost, position = valid + rows, lost + drawn - skip - rows, start + drawn
         if valid < share:
-            raise FileError(
-                f"{path} is not complete: {name!r} lacks {share - valid:,} of {share:,} draws. Call simulate "
-                f"again with the same arguments and store={str(path)!r}; it draws only what is missing."
-            )
+            raise not_complete(store, [(k, name, share, valid)])
         pieces.append(tuple(mine))
         failed.append(lost)
     return StoredDraws(
