@@ -1,5 +1,8 @@
 """Members that are trained as separate jobs are the same to the bit as members trained side by side."""
 
+import contextlib
+from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +74,25 @@ def shifted_models(observe: Any = None) -> list[en.Model]:
     ]
 
 
+class Elsewhere(Pickling):
+    """Its workers are in another folder, so that they do not find what has no full path."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.folder = folder
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        with contextlib.chdir(self.folder):
+            return super().submit(function, *arguments)
+
+
 @pytest.mark.parametrize("source", ["stores", "clean store", "fresh draws"])
 def test_draws_that_are_not_in_memory(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs read the stores themselves, and simulate fresh draws themselves, to the same members."""
     monkeypatch.setattr(given, "SAMPLE_DRAWS", 1_000)
     models = shifted_models(noise if source == "clean store" else None)
-    stores = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    monkeypatch.chdir(tmp_path)
+    stores = [Path("a.zarr"), Path("b.zarr")]
     for seed, path in enumerate(stores):
         en.simulate(models, 2_000, seed=seed, store=path, progress=False)
     sources: dict[str, dict[str, Any]] = {
@@ -86,7 +102,7 @@ def test_draws_that_are_not_in_memory(source: str, tmp_path: Path, monkeypatch: 
     }
     options: dict[str, Any] = {"members": 2, "network": "dense", "recipe": en.Recipe(epochs=2), "seed": 2}
     options |= {"learn_error": False, "progress": False, **sources[source]}
-    executor = Pickling()
+    executor = Elsewhere(tmp_path.parent)
     together, apart = en.train(**options), en.train(executor=executor, **options)
     assert executor.tasks == 2
     x = np.random.default_rng(3).normal(size=(200, 3))

@@ -44,7 +44,8 @@ def train_apart(
     """Train each member as a job of its own, and put them together.
 
     A member depends on the draws, the seed and its own number, not on the other members. So the result is the
-    same to the bit as that of `train_ensemble` on the same kind of processor. Each job is sent the draws.
+    same to the bit as that of `train_ensemble` on the same kind of processor. Each job is sent the draws;
+    those of stores it reads itself, and fresh draws it simulates itself.
 
     Parameters
     ----------
