@@ -84,6 +84,8 @@ def started(workers: int) -> Generator[Cluster]:
 def one_killed(cluster: Cluster, after: float = 0.0) -> Generator[None]:
     """Kill a worker that has something to do, some seconds after it was given it; the others go on."""
     numbers = cluster.client.run(os.getpid)
+    while any(cluster.client.processing().values()):
+        time.sleep(0.02)  # chunks that were begun and are no longer wanted
 
     def kill() -> None:
         while not (busy := [place for place, tasks in cluster.client.processing().items() if tasks]):
