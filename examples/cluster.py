@@ -1,7 +1,8 @@
 """A cluster: draws, members and `deepen` by Dask workers, to the same bits as in one process.
 
 It starts a scheduler and some workers, each a process of its own, as on a cluster of many machines. One
-worker is killed while it draws. On your cluster, leave `started` out and connect to your own scheduler:
+worker is killed while it draws, and one while it trains. On your cluster, leave `started` out and connect to
+your own scheduler:
 
     from distributed import Client
     executor = Client("tcp://scheduler:8786").get_executor()
@@ -35,7 +36,7 @@ QUICK = {
     "epochs": 2,
     "rare_draws": 200,
     "rounds": 1,
-    "workers": 2,
+    "workers": 3,
 }
 
 
@@ -79,6 +80,27 @@ def started(workers: int) -> Generator[Cluster]:
         yield Cluster(client.get_executor(), client, crew)
 
 
+@contextlib.contextmanager
+def one_killed(cluster: Cluster, after: float = 0.0) -> Generator[None]:
+    """Kill a worker that has something to do, some seconds after it was given it; the others go on."""
+    numbers = cluster.client.run(os.getpid)
+    while any(cluster.client.processing().values()):
+        time.sleep(0.02)  # chunks that were begun and are no longer wanted
+
+    def kill() -> None:
+        while not (busy := [place for place, tasks in cluster.client.processing().items() if tasks]):
+            time.sleep(0.02)
+        time.sleep(after)
+        worker = next(worker for worker in cluster.workers if worker.pid == numbers[busy[0]])
+        worker.kill()
+        worker.wait()
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    yield
+    killer.join()
+
+
 def slow_models(seconds: float) -> list[en.Model]:
     """Two models whose draws take a while, as an expensive simulator's do."""
     t = np.linspace(-1, 1, 10)
@@ -105,10 +127,10 @@ def main(
     epochs: int = 5,
     rare_draws: int = 2_000,
     rounds: int = 2,
-    workers: int = 3,
+    workers: int = 4,
     progress: bool = False,
 ) -> Result:
-    """Draw and train on a cluster, of which a worker is killed, and in this process."""
+    """Draw, train and deepen on a cluster, of which two workers are killed, and in this process."""
     models = slow_models(1 / draws_a_second)
     plan: dict[str, Any] = {
         "members": members,
@@ -129,15 +151,14 @@ def main(
     expected = en.simulate(slow_models(0.0), draws, seed=1, progress=progress)
     with started(workers) as cluster:
         # Half way through, one worker is killed.
-        killer = threading.Timer(0.5 * draws / draws_a_second / workers, cluster.workers[0].kill)
-        killer.start()
-        clock = time.perf_counter()
-        sims = en.simulate(models, draws, seed=1, executor=cluster.executor, progress=progress)
-        seconds = time.perf_counter() - clock
-        killer.join()
-        cluster.workers[0].wait()
+        with one_killed(cluster, after=0.5 * draws / draws_a_second / workers):
+            clock = time.perf_counter()
+            sims = en.simulate(models, draws, seed=1, executor=cluster.executor, progress=progress)
+            seconds = time.perf_counter() - clock
+        # And another one, as soon as it trains a member.
+        with one_killed(cluster):
+            net = en.train(sims, executor=cluster.executor, **plan)
         left = len(cluster.client.nthreads())
-        net = en.train(sims, executor=cluster.executor, **plan)
         # The plain draws, the steered ones and the members of each round are made by the workers.
         deep = en.deepen(net, slow_models(0.0), executor=cluster.executor, **few)
     alone = en.train(expected, **plan)
@@ -164,7 +185,7 @@ def main(
         "same_deep": same_deep,
         "rare_calls": deep.depth.calls,
     }
-    return Result("Draws and members on a Dask cluster, of which a worker is killed", rows, numbers)
+    return Result("Draws and members on a Dask cluster, of which two workers are killed", rows, numbers)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""An executor of someone else, for tests."""
+"""Executors of someone else, for tests."""
 
 import pickle
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import BrokenExecutor, Future
 from typing import Any
 
 
@@ -20,4 +20,19 @@ class Pickling:
             future.set_result(pickle.loads(pickle.dumps(called(*given))))
         except Exception as error:
             future.set_exception(error)
+        return future
+
+
+class Dying:
+    """A pool whose processes die: the first so many calls, or for ever, as Python's own pool does."""
+
+    def __init__(self, times: int, *, broken: bool = False) -> None:
+        self.left, self.pool, self._broken = times, Pickling(), broken
+
+    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
+        self.left -= 1
+        if self.left < 0:
+            return self.pool.submit(function, *arguments)
+        future: Future[Any] = Future()
+        future.set_exception(BrokenExecutor())
         return future

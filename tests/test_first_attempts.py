@@ -61,6 +61,36 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: draw({"a": lambda rng, n: (flat(rng, n), n)}),
         "tuple of 2: return the data alone",
     ),
+    "noise=": (
+        lambda: ANY.Model("a", flat, noise=flat),
+        r"write observe=\.\.\., a function observe\(rng, clean",
+    ),
+    "observe(clean, rng)": (
+        lambda: ANY.Model("a", flat, observe=lambda clean, rng: clean),
+        r"random numbers come first: observe\(rng, clean\)",
+    ),
+    "simulate(theta, rng)": (
+        lambda: ANY.Model("a", lambda theta, rng: theta, prior=lambda rng, n: n),
+        r"random numbers come first: simulate\(rng, theta\)",
+    ),
+    "train(models, n)": (lambda: ANY.train(MODELS, 1_000), r"train\(models, draws=1_000_000\)"),
+    "train(a, b)": (lambda: ANY.train("a.zarr", "b.zarr"), r"train\(\['a\.zarr', 'b\.zarr'\]\)"),
+    "train(functions)": (
+        lambda: ANY.train(models=[flat, shifted], draws=1_000),
+        "got a list with a function.*a dict of functions by name",
+    ),
+    "train([sims, sims])": (lambda: ANY.train([draw(), draw()]), r"Simulations\.concatenate\(parts\)"),
+    "train({paths})": (lambda: ANY.train({"a.zarr", "b.zarr"}), r"a list of paths: train\(\['a\.zarr'"),
+    "train(by model)": (lambda: ANY.train({"a": "a.npz", "b": "b.npz"}), r"train\(Simulations\.read\(\{"),
+    "train(glob)": (lambda: ANY.train(Path().glob("*.zarr")), r"train\(sorted\(folder\.glob\('\*\.zarr'\)"),
+    "stores=": (lambda: ANY.train(stores=["a.zarr"]), r"write the paths themselves, train\(\['a\.zarr'"),
+    "device=": (lambda: ANY.train(draw(), device="gpu"), r"with jax\.default_device\(\.\.\.\):"),
+    "processes=": (lambda: draw(processes=2), r"write executor=ProcessPoolExecutor"),
+    "pool=": (lambda: draw(pool=2), r"write executor=\.\.\. instead"),
+    "job=": (lambda: draw(job=2), r"write part=\(1, 20\)"),
+    "time_limit=": (lambda: draw(time_limit=2), r"write timeout=\.\.\. instead"),
+    "read(models=)": (lambda: ANY.Simulations.read("a.zarr", models=[]), r"write observe=\[\.\.\.\]"),
+    "status(several)": (lambda: ANY.status(["a.zarr", "b.zarr"]), "the path of one store, got a list"),
     "(C, T)": (
         lambda: ANY.Simulations([np.ones((2, 3)), np.ones((2, 4))], [0, 1]),
         r"\(T, C\), not \(C, T\)",
@@ -72,6 +102,11 @@ CALLS: dict[str, tuple[Callable[[], Any], str]] = {
 def test_calls_that_do_not_fit_name_the_fix(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+def test_patterns_of_paths_are_not_looked_up() -> None:
+    with pytest.raises(FileNotFoundError, match=r"give sorted\(glob\.glob\('\*\.zarr'\)\)"):
+        en.train("*.zarr")
 
 
 def test_signatures_stay_readable() -> None:

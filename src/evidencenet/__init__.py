@@ -57,6 +57,8 @@ def __getattr__(name: str) -> object:
         "fit": "evidencenet.train(sims)",
         "read_csv": "evidencenet.Simulations.read(path), or evidencenet.read_data(path) for observations",
         "read": "evidencenet.Simulations.read(path), or evidencenet.read_data(path) for observations",
+        "recalibrate": "net.recalibrate(sims)",
+        "log_bayes_factor": "net.log_bayes_factor(x)",
         "report": "evidencenet.write_report",
         "Network": "evidencenet.train(sims), which makes an EvidenceNetwork",
     }

@@ -112,6 +112,22 @@ def test_log_k_of_several_stores_in_pieces(
     np.testing.assert_allclose(written, np.concatenate(expected), atol=1e-5)
 
 
+def test_what_log_k_of_a_store_is_refused_for(case: Case, tmp_path: Path) -> None:
+    out = tmp_path / "log_k.npy"
+    with pytest.raises(FileNotFoundError, match=r"there is no store none\.zarr"):
+        case.net.log_bayes_factor("none.zarr", out=out)
+    sims = en.simulate(pair(1.5)[::-1], 200, store=tmp_path / "swapped.zarr", progress=False)
+    with pytest.raises(ValueError, match=r"draws are of wide, flat; .*Draw from the same models in the same"):
+        case.net.log_bayes_factor(tmp_path / "swapped.zarr", out=out)
+    sims.write(tmp_path / "file.npz")
+    with pytest.raises(ValueError, match=r"file\.npz is no store of simulate\. Read it first"):
+        case.net.log_bayes_factor(tmp_path / "file.npz", out=out)
+    assert not out.exists()
+    for call in (case.net.log_bayes_factor, case.net.compare, case.net.probabilities):
+        with pytest.raises(TypeError, match=r"give their data, sims\.x"):
+            call(sims)
+
+
 def test_clean_draws_have_the_noise_of_read(case: Case, tmp_path: Path) -> None:
     def noise(rng: np.random.Generator, clean: np.ndarray) -> np.ndarray:
         return clean + 0.6 * rng.normal(size=clean.shape)

@@ -368,8 +368,7 @@ def test_closed_form_of_the_hypothesis_test() -> None:
 
 
 def test_cluster() -> None:
-    """A real scheduler and real workers, of which one is killed: the same draws and networks, also deep."""
-    pytest.importorskip("distributed")
+    """A real scheduler and real workers, of which two are killed: the same draws and networks, also deep."""
     numbers = quick("cluster").numbers
     assert numbers["same_draws"]
     assert numbers["same_members"]

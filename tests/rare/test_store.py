@@ -1,7 +1,7 @@
 """Rare draws in a store: an interrupted run goes on to the same draws, and nothing else is continued."""
 
 import shutil
-from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from evidencenet.rare import draw
 from evidencenet.rare.split import split
 from evidencenet.rare.store import LevelStore
 from evidencenet.simulation.workers import WorkerError
-from executors import Pickling
+from executors import Dying, Pickling
 
 RATES = (1.0, 0.4)
 QUICK = {"n": 200, "reach": 4.0, "seed": 3, "progress": False}
@@ -146,21 +146,6 @@ def test_any_executor_draws_the_same(net: en.EvidenceNetwork, tmp_path: Path) ->
             en.deepen(net, models(), executor=bad, **options)
     with pytest.raises(TypeError, match="give it as executor="):
         en.rare_draws(net, models(), workers=pool, **options)  # type: ignore[arg-type]
-
-
-class Dying:
-    """A pool whose processes die: the first so many calls, or for ever, as Python's own pool does."""
-
-    def __init__(self, times: int, *, broken: bool = False) -> None:
-        self.left, self.pool, self._broken = times, Pickling(), broken
-
-    def submit(self, function: Any, *arguments: Any) -> Future[Any]:
-        self.left -= 1
-        if self.left < 0:
-            return self.pool.submit(function, *arguments)
-        future: Future[Any] = Future()
-        future.set_exception(BrokenExecutor())
-        return future
 
 
 def test_a_worker_that_dies_is_forgiven_once(net: en.EvidenceNetwork) -> None:

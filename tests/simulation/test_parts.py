@@ -98,11 +98,23 @@ def test_a_call_without_part_completes_what_jobs_left(tmp_path: Path) -> None:
         en.Simulations.read(store)
     there = en.status(store)
     assert there.models[1].gaps == ((0, 100),)
-    assert "not drawn yet of whole: draws 0 to 99" in str(there)
+    assert "not drawn yet of whole: draws 0 to 99\n" in str(there)
     sims = en.simulate(calls.models(), N, store=store, **OPTIONS)
     assert len(set(calls.made)) == len(calls.made)
     np.testing.assert_array_equal(sims.x, en.simulate(Calls().models(), N, **OPTIONS).x)
     assert en.status(store).complete
+
+
+def test_draws_that_are_missing_on_both_sides(tmp_path: Path) -> None:
+    store = tmp_path / "draws.zarr"
+    there = draw_part(2, 3, store, n=600)
+    whole = there.models[1]
+    assert (whole.valid, whole.gaps, whole.end, whole.missing) == (100, ((0, 100),), 200, 200)
+    assert "not drawn yet of whole: draws 0 to 99, and from 200 on\n" in str(there)
+    # Draws behind the gap are not read, but they are not missing either.
+    with pytest.raises(FileError, match="'whole' lacks 200 of 300 draws"):
+        en.Simulations.read(store)
+    assert "not drawn yet of whole: draws from 200 on\n" in str(draw_part(1, 3, store, n=600))
 
 
 def test_many_jobs_at_the_same_time_and_one_of_them_twice(tmp_path: Path) -> None:
@@ -348,6 +360,13 @@ def test_status_of_what_is_no_store(tmp_path: Path) -> None:
     (tmp_path / "a.zarr").mkdir()
     with pytest.raises(FileError):
         en.status(tmp_path / "a.zarr")
+
+
+def test_attributes_that_are_looked_for_in_a_status(tmp_path: Path) -> None:
+    there: Any = draw_part(1, 2, tmp_path / "draws.zarr")
+    for name, meant in (("done", "complete"), ("missing", r"models\[0\]\.missing"), ("job", "jobs")):
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'\. Did you mean {meant}"):
+            getattr(there, name)
 
 
 def test_a_forged_record_of_a_job_is_left_out(tmp_path: Path) -> None:

@@ -57,6 +57,10 @@ def test_only_what_is_large_is_read_in_pieces(store: Path, tmp_path: Path) -> No
     assert by_size.size == 3_000
     sims = read_whole(store, models)
     np.testing.assert_array_equal(sims.x, en.simulate(models, 5_300, seed=1, progress=False).x)
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*none\.zarr"):
+        read_whole([store, tmp_path / "none.zarr"], models)
+    # A list of one path is that path.
+    np.testing.assert_array_equal(read_whole([store], models).x, sims.x)
     sims.write(tmp_path / "clean.npz")
     assert in_pieces(tmp_path / "clean.npz", models, draws=10, size=10) is None
     np.testing.assert_array_equal(read_whole(tmp_path / "clean.npz", models).x, sims.x)

@@ -9,7 +9,9 @@ import pytest
 
 import evidencenet as en
 from evidencenet._common.files import FileError
+from evidencenet.estimator import given
 from evidencenet.simulation.stored import StoredDraws, are_stores
+from evidencenet.training.checkpoint import CheckpointError
 
 
 def models() -> list[en.Model]:
@@ -87,6 +89,14 @@ def test_other_stores_are_refused(paths: list[Path], tmp_path: Path) -> None:
         StoredDraws.open([paths[0], paths[1], paths[0]])
 
 
+def test_a_store_that_is_not_seen(tmp_path: Path) -> None:
+    en.simulate(models(), 200, store=tmp_path / "a.zarr", progress=False)
+    stream = StoredDraws.open([tmp_path / "a.zarr"])
+    (tmp_path / "a.zarr").rename(tmp_path / "b.zarr")
+    with pytest.raises(FileNotFoundError, match=r"no store .*a\.zarr on .*must see it at the same path"):
+        stream.pieces[0][0].read()
+
+
 def test_stores_of_one_model_each_are_put_together(tmp_path: Path) -> None:
     apart = [tmp_path / "flat.zarr", tmp_path / "wide.zarr"]
     for model, path in zip(models(), apart, strict=True):
@@ -100,14 +110,17 @@ def test_stores_of_one_model_each_are_put_together(tmp_path: Path) -> None:
         StoredDraws.open([apart[0], apart[0], apart[1]])
 
 
-def test_training_and_checks_on_stores(tmp_path: Path) -> None:
-    pair = [
+def pair() -> list[en.Model]:
+    return [
         en.Model("flat", lambda rng, n: rng.normal(size=(n, 3))),
         en.Model("wide", lambda rng, n: 1.5 * rng.normal(size=(n, 3))),
     ]
+
+
+def test_training_and_checks_on_stores(tmp_path: Path) -> None:
     store, fresh = tmp_path / "draws.zarr", tmp_path / "fresh.zarr"
-    en.simulate(pair, 240_000, seed=1, store=store, progress=False)
-    sims = en.simulate(pair, 20_000, seed=2, store=fresh, progress=False)
+    en.simulate(pair(), 240_000, seed=1, store=store, progress=False)
+    sims = en.simulate(pair(), 20_000, seed=2, store=fresh, progress=False)
     options: dict[str, Any] = {"network": "squares", "members": 1, "recipe": en.Recipe(epochs=2), "seed": 3}
     net = en.train(store, learn_error=False, progress=False, **options)
     # 200,000 draws are in memory, 24,000 of them held out. The networks see all others.
@@ -131,9 +144,69 @@ def test_training_and_checks_on_stores(tmp_path: Path) -> None:
         net.log_bayes_factor(sims.x, out="log_k.npy")
 
 
+def test_several_stores_are_one_training_with_its_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(given, "SAMPLE_DRAWS", 4_000)
+    stores = [tmp_path / "a.zarr", tmp_path / "b.zarr"]
+    for seed, path in enumerate(stores):
+        en.simulate(pair(), 20_000, seed=seed, store=path, progress=False)
+    options: dict[str, Any] = {"network": "squares", "members": 2, "recipe": en.Recipe(epochs=6), "seed": 1}
+    net = en.train(stores, progress=False, **options)
+    # At most a quarter of the 4,000 in memory is held out, and batches are whole.
+    assert 36_000 < net.history.draws < 40_000
+    x = np.asarray(en.simulate(pair(), 5_000, seed=9, progress=False).x)
+    exact = 0.5 * np.sum(x**2, axis=1) * (1 - 1 / 2.25) - 3 * np.log(1.5)
+    p = 1 / (1 + np.exp(-exact))
+    off, stated = (
+        np.sqrt(np.average(each**2, weights=p * (1 - p)))
+        for each in (net.log_bayes_factor(x) - exact, net.error(x))
+    )
+    # Four numbers are learned. Of 4,000 draws, those in memory, the error would be 0.07 at best.
+    best = np.sqrt(4 / (40_000 * np.mean(p * (1 - p))))
+    assert off < 2.5 * best < 0.06
+    # It was learned from halves of the stores; in four trainings it was 1.2 to 2.1 times as large.
+    assert 0.5 * off < stated < 4 * off
+
+
+def test_a_training_on_stores_that_was_cut_off_continues(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(given, "SAMPLE_DRAWS", 1_000)
+    store, other, path = tmp_path / "draws.zarr", tmp_path / "other.zarr", tmp_path / "net.checkpoint"
+    for seed, place in enumerate((store, other)):
+        en.simulate(pair(), 4_000, seed=seed, store=place, progress=False)
+    options: dict[str, Any] = {"network": "dense", "members": 1, "recipe": en.Recipe(epochs=4), "seed": 1}
+    options |= {"learn_error": False, "progress": False}
+    whole = en.train(store, **options)
+    begun: list[int] = []
+    blocks = StoredDraws.blocks
+
+    def noted(stream: StoredDraws, model: int, number: int, *more: Any) -> Any:
+        if number == 3 and interrupted:
+            raise KeyboardInterrupt
+        begun.append(number)
+        return blocks(stream, model, number, *more)
+
+    monkeypatch.setattr(StoredDraws, "blocks", noted)
+    interrupted = True
+    with pytest.raises(KeyboardInterrupt):
+        en.train(store, checkpoint=path, **options)
+    assert sorted(set(begun)) == [0, 1, 2]
+    interrupted = False
+    begun.clear()
+    with pytest.raises(CheckpointError, match=r"These differ: .*the draws that are not in memory"):
+        en.train(other, checkpoint=path, **options)
+    net = en.train(store, checkpoint=path, **options)
+    x = np.random.default_rng(3).normal(size=(200, 3))
+    np.testing.assert_array_equal(net.members(x), whole.members(x))
+    # Epoch 0 gives the form of the draws; the one after it was finished, and is not read again.
+    assert {0, 3} <= set(begun) <= {0, 2, 3}
+
+
 def test_clean_draws_of_a_store_are_observed_anew(tmp_path: Path) -> None:
     store = tmp_path / "clean.zarr"
-    pair = [
+    clean = [
         en.Model(
             name,
             lambda rng, n, k=k: np.full((n, 2), float(k)),
@@ -141,12 +214,12 @@ def test_clean_draws_of_a_store_are_observed_anew(tmp_path: Path) -> None:
         )
         for k, name in enumerate(("zero", "one"))
     ]
-    en.simulate(pair, 210_000, seed=1, store=store, progress=False)
+    en.simulate(clean, 210_000, seed=1, store=store, progress=False)
     with pytest.raises(ValueError, match=r"Give the models that were simulated too: models="):
         en.train(store, progress=False)
     net = en.train(
         store,
-        models=pair,
+        models=clean,
         network="dense",
         members=1,
         recipe=en.Recipe(epochs=1),

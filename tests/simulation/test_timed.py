@@ -4,6 +4,7 @@ import concurrent.futures
 import multiprocessing
 import os
 import time
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def test_nothing_changes_if_nothing_hangs(pool: Any) -> None:
         ),
     ]
     expected = en.simulate(models, 400, keep_parameters=True, **OPTIONS)
-    sims = en.simulate(models, 400, keep_parameters=True, executor=pool, timeout=60, **OPTIONS)
+    limit: Any = np.int64(60)
+    sims = en.simulate(models, 400, keep_parameters=True, executor=pool, timeout=limit, **OPTIONS)
     np.testing.assert_array_equal(sims.x, expected.x)
     np.testing.assert_array_equal(sims.parameters[1], expected.parameters[1])
 
@@ -133,6 +135,7 @@ def test_processes_of_joblib() -> None:
         (-1.0, ValueError, "more than 0 seconds"),
         ("5", TypeError, "timeout must be a number of seconds, got '5'"),
         (True, TypeError, "timeout must be a number of seconds"),
+        (timedelta(seconds=5), TypeError, r"give timeout\.total_seconds\(\)"),
     ],
 )
 def test_bad_limits(timeout: Any, error: type[Exception], message: str) -> None:

@@ -171,6 +171,16 @@ def test_a_pool_that_broke(tmp_path: Path) -> None:
     np.testing.assert_array_equal(sims.x, simulate([plain], 600, seed=1, progress=False).x)
 
 
+def test_a_pool_that_is_closed() -> None:
+    for kind in (ProcessPoolExecutor, ThreadPoolExecutor):
+        with kind(1) as pool:
+            pass
+        with pytest.raises(
+            RuntimeError, match=rf"the {kind.__name__} is shut down already\. Make the call in"
+        ):
+            simulate(models(), 10, executor=pool, progress=False)
+
+
 @pytest.mark.parametrize(
     ("executor", "message"),
     [

@@ -129,7 +129,7 @@ def _misfit(
 ) -> str:
     """Say what is wrong with the arguments of a call."""
     end = f"The usual call is {usage}."
-    parameters = [parameter for parameter in signature.parameters if parameter != "self"]
+    parameters = [parameter for parameter in signature.parameters if parameter not in ("self", "cls")]
     unknown = [option for option in options if option not in parameters]
     if unknown:
         close = difflib.get_close_matches(unknown[0], parameters, n=1)

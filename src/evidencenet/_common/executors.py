@@ -159,7 +159,7 @@ def in_order(
                 given = next(coming, None)
                 ended = given is None
                 if given is not None:
-                    under_way.append(executor.submit(task, *given))
+                    under_way.append(_submitted(executor, task, given))
             if not under_way:
                 return
             if under_way[0].done() or ended:
@@ -171,6 +171,19 @@ def in_order(
     finally:
         for future in under_way:
             future.cancel()
+
+
+def _submitted(executor: Any, task: Callable[..., Any], given: tuple[Any, ...]) -> Future[Any]:
+    try:
+        future: Future[Any] = executor.submit(task, *given)
+    except RuntimeError as error:
+        if "after shutdown" not in str(error):
+            raise
+        raise RuntimeError(
+            f"the {type(executor).__name__} is shut down already. Make the call inside its with block, or "
+            "give a new one."
+        ) from error
+    return future
 
 
 def _has_room(under_way: Collection[Future[Any]], workers: int) -> bool:

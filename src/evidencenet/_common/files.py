@@ -197,12 +197,20 @@ def read_json(path: Path) -> dict[str, Any]:
         return parsed_json(path, file.read(_LARGEST_JSON + 1))
 
 
+def no_file(path: Path) -> FileNotFoundError:
+    """Make the error for a file that is not there."""
+    advice = ""
+    if any(sign in path.name for sign in "*?["):
+        advice = f". Patterns are not looked up: give sorted(glob.glob({str(path)!r})), a list of paths"
+    return FileNotFoundError(f"there is no file {path}{advice}")
+
+
 def check_regular(path: Path) -> None:
     """Raise unless this is a file: a device or a pipe could be read without end."""
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"there is no file {path}") from None
+        raise no_file(path) from None
     except (OSError, ValueError) as error:
         raise FileError(f"{str(path)!r} cannot be opened ({error}).") from error
     if stat.S_ISDIR(mode):
@@ -262,7 +270,7 @@ def readable(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         if isinstance(error, FileNotFoundError) and not path.exists():
-            raise FileNotFoundError(f"there is no file {path}") from error
+            raise no_file(path) from error
         raise FileError(_unreadable(path, error)) from error
 
 

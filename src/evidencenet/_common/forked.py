@@ -20,6 +20,7 @@ def check_not_forked() -> None:
     if _users and process not in _users:
         raise RuntimeError(
             "this process was made by os.fork after a network was used, and JAX does not work in it. Start "
-            'processes with multiprocessing.get_context("spawn"), or use the network only in the children.'
+            'processes with multiprocessing.get_context("spawn"), or use the network only in the children. A '
+            'pool is then ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")).'
         )
     _users.add(process)

@@ -4,7 +4,7 @@ import difflib
 import inspect
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,7 @@ from evidencenet.estimator.given import Given
 from evidencenet.estimator.train_with_densities import KnownDensities
 from evidencenet.networks.architectures import BUILT_IN
 from evidencenet.simulation.dataset import Simulations
+from evidencenet.simulation.paths import are_paths
 from evidencenet.simulation.stream import Stream
 from evidencenet.training.checkpoint import run_fingerprint
 from evidencenet.training.recipe import Recipe
@@ -180,13 +181,29 @@ class Seeds(NamedTuple):
 def checked_simulations(sims: Any) -> Simulations:
     """Return simulations of two models or more, or say what is wrong with them."""
     if not isinstance(sims, Simulations):
-        raise TypeError(
-            f"train takes Simulations, got {kind_of(sims)}. Make them with simulate(models, n), or from "
-            "arrays with Simulations(x, model); or give models, train(models=[first, second], draws=100_000)."
-        )
+        raise TypeError(f"train takes Simulations, got {kind_of(sims)}. {_instead(sims)}")
     if len(sims.names) < 2:
         raise ValueError(f"there is only one model, {sims.names[0]!r}; a comparison needs two or more.")
     return sims
+
+
+def _instead(given: Any) -> str:
+    """Say what to give to `train` instead of something else."""
+    members = list(given) if isinstance(given, list | tuple | set | frozenset) else []
+    if members and all(isinstance(one, Simulations) for one in members):
+        return "Put them together first: train(Simulations.concatenate(parts))."
+    if isinstance(given, dict) and given and all(are_paths(one) for one in given.values()):
+        return "Read the files first: train(Simulations.read({'first': 'a.zarr', 'second': 'b.zarr'}))."
+    if members and any(isinstance(one, str | os.PathLike) for one in members):
+        return "Several stores are a list of paths: train(['a.zarr', 'b.zarr'])."
+    if isinstance(given, Iterator):
+        return "Several stores are a list of paths: train(sorted(folder.glob('*.zarr')))."
+    if type(given).__module__.startswith("zarr"):
+        return "Give the path of the folder: train('draws.zarr')."
+    return (
+        "Make them with simulate(models, n), or from arrays with Simulations(x, model); or give models, "
+        "train(models=[first, second], draws=100_000)."
+    )
 
 
 def checked_loss(loss: Any) -> losses.Loss | None:

@@ -29,6 +29,7 @@ from evidencenet._common.masks import Form, like_draws, unmasked_shape
 from evidencenet.estimator.densities import difference
 from evidencenet.estimator.error import scatter_of
 from evidencenet.networks import ensemble
+from evidencenet.simulation.dataset import Simulations
 from evidencenet.training.scaling import Scaling
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def checked(x: Any, example: Data, columns: Sequence[str] | None = None, masked:
     masked
         The form that missing numbers of the draws were given, if they were declared as missing.
     """
+    if isinstance(x, Simulations):
+        raise TypeError("x is Simulations, which hold labels too; give their data, sims.x.")
     given, data = x, as_batch(x, example, columns, masked)
     if layout(data) != layout(map_arrays(lambda array: array[None], example)):
         raise ValueError(_wrong_form(given, data, example, masked))

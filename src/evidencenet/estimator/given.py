@@ -103,14 +103,20 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
     if isinstance(models, dict):
         models = [one if isinstance(one, Model) else Model(name, one) for name, one in models.items()]
     if not isinstance(models, Sequence) or not all(isinstance(model, Model) for model in models):
-        raise TypeError(f"models must be a list of Model, got {kind_of(models)}.")
+        wrong = kind_of(models)
+        if isinstance(models, Sequence) and not isinstance(models, str):
+            wrong = f"a list with {kind_of(next(one for one in models if not isinstance(one, Model)))}"
+        raise TypeError(
+            f"models must be a list of Model, got {wrong}. Give [Model('first', simulate), Model('second', "
+            "other)], or a dict of functions by name."
+        )
     if draws is None:
         raise TypeError(
             "train got models and not how many draws to train on: give draws=1_000_000, or simulate first, "
             "train(simulate(models, 100_000))."
         )
     number = whole("draws", draws, 2 * len(models))
-    workers = processors() if workers == -1 else whole("workers", workers, 1)
+    workers = _threads(workers)
     if any(model.log_density is not None for model in models):
         raise ValueError(
             "a model has a log_density, which cannot be combined with fresh draws. Simulate first, "
@@ -130,9 +136,20 @@ def _fresh(models: Any, draws: Any, seed: int, workers: int, epochs: int | None,
     return Given(sims, stream, about=f"{number} fresh draws of {', '.join(code)}")
 
 
+def _threads(workers: Any) -> int:
+    """Return how many threads make draws ready; −1 is one per processor."""
+    if hasattr(workers, "submit"):
+        raise TypeError(
+            f"workers is {kind_of(workers)}; wanted the number of threads that simulate or read. Members are "
+            "trained elsewhere by executor=; for draws, call simulate(models, n, executor=..., "
+            "store='draws.zarr') first, and train on the store."
+        )
+    return processors() if workers == -1 else whole("workers", workers, 1)
+
+
 def _read(paths: Any, models: Any, seed: int, workers: int, held_out: float) -> Given:
     """Take a sample of large stores into memory, and make a stream of the rest; read all else whole."""
-    workers = processors() if workers == -1 else whole("workers", workers, 1)
+    workers = _threads(workers)
     own = int(np.random.SeedSequence(seed, spawn_key=(1,)).generate_state(1)[0])
     large = in_pieces(paths, models, draws=SAMPLE_DRAWS, size=SAMPLE_BYTES, seed=own, workers=workers)
     if large is None:

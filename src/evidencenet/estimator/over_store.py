@@ -10,7 +10,7 @@ import numpy as np
 
 from evidencenet._common.arrays import Data, arrays_of, kind_of, map_arrays
 from evidencenet._common.atomic import replaced
-from evidencenet.simulation.dataset import Simulations, check_draws
+from evidencenet.simulation.dataset import Simulations, check_draws, other_models
 from evidencenet.simulation.observe import Observation
 from evidencenet.simulation.paths import are_paths, check_models, in_pieces, observed, read_whole
 from evidencenet.simulation.stored import StoredDraws, are_stores
@@ -65,14 +65,19 @@ def write_log_k(
         raise ValueError(
             f"log K of the draws of a store is written to a file: wanted out='log_k.npy', got {out!r}."
         )
-    if not are_stores(paths):
-        raise ValueError(
-            f"{paths!r} is no store of simulate. Read it first: log_bayes_factor(Simulations.read(path).x)."
-        )
+    for path in [paths] if isinstance(paths, str | os.PathLike) else paths:
+        if not Path(path).exists():
+            raise FileNotFoundError(
+                f"there is no store {path}; wanted the folder given to simulate as store=."
+            )
+        if not are_stores(path):
+            raise ValueError(
+                f"{path} is no store of simulate. Read it first: log_bayes_factor(Simulations.read(path).x)."
+            )
     check_models(paths, models)
     stored = StoredDraws.open([paths] if isinstance(paths, str | os.PathLike) else list(paths))
     if stored.names != net.names:
-        raise ValueError(f"the draws are of {stored.names}, the network compares {net.names}, in this order.")
+        raise other_models(stored.names, net.names)
     observation = None if models is None else Observation.of(models, stored.names)
     place, n = Path(out), sum(stored.totals)
     with replaced(place, 8 * n) as partial:

@@ -21,7 +21,8 @@ from evidencenet.training.split import Augment
 @explained(
     "train(sims, seed=2)",
     {
-        "*": "Put data and labels together first: train(Simulations(x, labels)).",
+        "*": "Put data and labels together first: train(Simulations(x, labels)). Several stores are a list, "
+        "train(['a.zarr', 'b.zarr']), and fresh draws have a name, train(models, draws=1_000_000).",
         "epochs": "recipe=Recipe(epochs=...)",
         "n_epochs": "recipe=Recipe(epochs=...)",
         "batch_size": "recipe=Recipe(batch=...)",
@@ -44,6 +45,18 @@ from evidencenet.training.split import Augment
         "n": "draws=..., the number of all draws together",
         "random_state": "seed=...",
         "rng": "seed=...",
+        "n_jobs": "workers=... for fresh draws and stores, or executor=... for the members",
+        "store": "the path itself, train('draws.zarr')",
+        "stores": "the paths themselves, train(['a.zarr', 'b.zarr'])",
+        "path": "the path itself, train('draws.zarr')",
+        "paths": "the paths themselves, train(['a.zarr', 'b.zarr'])",
+        "observe": "models=[...], whose observe is used; or train(Simulations.read(path, observe=...))",
+        "device": '"with jax.default_device(...):" around the call, which else uses all of jax.devices(),',
+        "devices": '"with jax.default_device(...):" around the call, which else uses all of jax.devices(),',
+        "gpu": '"with jax.default_device(...):" around the call, which else uses all of jax.devices(),',
+        "pool": "executor=...",
+        "client": "executor=client",
+        "n_draws": "draws=..., the number of all draws together",
         "missing": "simulate(..., missing='mask') or Simulations(..., missing='mask')",
     },
 )

@@ -250,7 +250,13 @@ class Validation:
 
 @explained(
     "validate(net, fresh_sims)",
-    {"*": "Put data and labels together first: validate(net, Simulations(x, labels))."},
+    {
+        "*": "Put data and labels together first: validate(net, Simulations(x, labels)). Several stores are "
+        "a list, validate(net, ['a.zarr', 'b.zarr']).",
+        "observe": "models=[...], whose observe is used",
+        "store": "the path itself, validate(net, 'fresh.zarr')",
+        "out": "write_report('report.html', net, check), or check.to_dict() for JSON",
+    },
 )
 def validate(
     net: EvidenceNetwork,

@@ -57,6 +57,10 @@ _GROUPS = 10
     {
         "*": "All arguments after the models have names.",
         "log_k": "reach=...",
+        "timeout": "a limit inside the simulator, since rare draws have none,",
+        "pool": "executor=...",
+        "client": "executor=client",
+        "n_jobs": "workers=...",
         "depth": "reach=...",
         "n_draws": "n=..., draws of each level",
         "max_calls": "calls=...",

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evidencenet._common.arguments import no_attribute
+from evidencenet._common.arguments import explained, no_attribute
 from evidencenet._common.arrays import (
     Data,
     Named,
@@ -443,6 +443,15 @@ class Simulations:
         return _joined(list(parts))
 
     @classmethod
+    @explained(
+        "Simulations.read('draws.npz')",
+        {
+            "models": "observe=[...], the models whose observe is used",
+            "columns": "keys=...",
+            "labels": "label=..., the name of the labels in the file",
+            "*": "Several files, one for each model, are a list or a dict by name.",
+        },
+    )
     def read(
         cls,
         path: PathLike | Mapping[str, PathLike] | Sequence[PathLike],
@@ -542,10 +551,15 @@ def check_draws(caller: str, sims: Any, names: tuple[str, ...]) -> None:
     if not isinstance(sims, Simulations):
         raise TypeError(f"{caller} takes Simulations, got {kind_of(sims)}; make some with simulate.")
     if sims.names != names:
-        raise ValueError(
-            f"the draws are of {', '.join(sims.names)}; the network compares {', '.join(names)}, in this "
-            "order. Draw from the same models in the same order, or give the same names="
-        )
+        raise other_models(sims.names, names)
+
+
+def other_models(given: Sequence[str], wanted: Sequence[str]) -> ValueError:
+    """Make the error for draws of other models than a network compares."""
+    return ValueError(
+        f"the draws are of {', '.join(given)}; the network compares {', '.join(wanted)}, in this order. Draw "
+        "from the same models in the same order, or give the same names="
+    )
 
 
 def row_hashes(x: Data) -> np.ndarray:

@@ -61,6 +61,10 @@ class DrawError(ValueError, TypeError):
         "function": "simulate=...",
         "likelihood": "simulate=..., a function that draws data; a density is given as log_density=...",
         "batch_size": "block=...",
+        "noise": "observe=..., a function observe(rng, clean) that returns data",
+        "noise_model": "observe=..., a function observe(rng, clean) that returns data",
+        "instrument": "observe=..., a function observe(rng, clean) that returns data",
+        "timeout": "simulate([...], n, timeout=...)",
         "vectorized": "kind='batch' or kind='one'",
         "seed": "simulate([...], n, seed=...)",
     },
@@ -327,6 +331,7 @@ class Model:
                 f"model {self.name!r}: {what}{signature} cannot be called as kind={self.kind!r} calls it: "
                 f"{wanted}{advice}"
             ) from None
+        self._check_first(what, signature)
 
     def _check_observe(self) -> None:
         """Raise if `observe` cannot be called with random numbers and clean draws."""
@@ -340,6 +345,16 @@ class Model:
             raise TypeError(
                 f"model {self.name!r}: observe{signature} cannot be called as kind={self.kind!r} calls it: "
                 f"{_OBSERVE[self.kind]}"
+            )
+        self._check_first("observe", signature)
+
+    def _check_first(self, what: str, signature: inspect.Signature) -> None:
+        """Raise if the second argument is called rng: the random numbers come first."""
+        names = list(signature.parameters)
+        if len(names) > 1 and names[1] in ("rng", "generator") and names[0] not in ("rng", "generator"):
+            raise TypeError(
+                f"model {self.name!r}: {what}{signature} has {names[1]} as its second argument; random "
+                f"numbers come first: {what}({names[1]}, {names[0]})"
             )
 
     def _error(self, text: str) -> DrawError:

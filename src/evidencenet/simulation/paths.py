@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evidencenet._common.arrays import arrays_of, kind_of
+from evidencenet._common.files import no_file
 from evidencenet.simulation.dataset import Simulations
 from evidencenet.simulation.model import Model
 from evidencenet.simulation.store import described
@@ -62,11 +63,16 @@ def read_whole(paths: Any, models: Any) -> Simulations:
     """Read all draws of files or stores; clean ones are observed by the models."""
     check_models(paths, models)
     several = _several(paths)
+    for path in several if len(several) > 1 else []:
+        # Else the message would be about those that are there.
+        if not Path(path).exists():
+            raise no_file(Path(path))
     if len(several) > 1 and are_stores(several):
         names = [tuple(described(Path(path))[1]["settings"]["models"]) for path in several]
         if not drawn_apart(names):
             return Simulations.concatenate([Simulations.read(path, observe=models) for path in several])
-    return Simulations.read(paths, observe=models)
+    # Several files have one model each; a single one may have all.
+    return Simulations.read(several[0] if len(several) == 1 else several, observe=models)
 
 
 def observed(stored: StoredDraws, x: Any, label: np.ndarray, models: Any) -> Simulations:

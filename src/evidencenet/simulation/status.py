@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from evidencenet._common.arguments import no_attribute
+from evidencenet._common.arrays import kind_of
 from evidencenet._common.files import FileError
 from evidencenet._common.warnings import EvidenceWarning
 from evidencenet.simulation.io import zarr_folder
@@ -17,6 +19,16 @@ from evidencenet.simulation.store import is_store, stored
 
 # So many gaps, and so many jobs of a kind, are named.
 _MOST_NAMED = 5
+# What people look for in a status, and where it is.
+_HINTS = {
+    "done": "complete",
+    "finished": "complete",
+    "missing": "models[0].missing, for each model",
+    "failed": "jobs, whose state may be 'failed', or models[0].failed for the draws",
+    "running": "jobs, whose state may be 'running'",
+    "n": "models[0].wanted, for each model",
+    "draws": "models[0].valid, for each model",
+}
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,8 @@ class ModelStatus:
         may be among them.
     gaps
         First draw and end of each run of draws that is missing between others, or before them.
+    end
+        The end of the last draw that is stored; 0 if there is none.
     complete
         Whether the valid draws that are wanted are there.
     failure
@@ -45,6 +59,7 @@ class ModelStatus:
     valid: int
     failed: int
     gaps: tuple[tuple[int, int], ...]
+    end: int
     complete: bool
     failure: str | None
 
@@ -97,6 +112,9 @@ class Status:
         of = self.jobs[-1].of
         return tuple(sorted(set(range(1, of + 1)) - {job.part for job in self.jobs if job.of == of}))
 
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(no_attribute(self, name, _HINTS))
+
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as dicts and lists, as JSON has them."""
         models = [asdict(model) | {"missing": model.missing} for model in self.models]
@@ -126,10 +144,8 @@ class Status:
                 + (f"  first failure: {m.failure}" if m.failure else "")
             )
         for m in self.models:
-            if m.gaps and not m.complete:
-                shown = ", ".join(f"{a:,} to {b - 1:,}" for a, b in m.gaps[:_MOST_NAMED])
-                more = f", and {len(m.gaps) - _MOST_NAMED} more runs" if len(m.gaps) > _MOST_NAMED else ""
-                lines.append(f"  not drawn yet of {m.name}: draws {shown}{more}")
+            if not m.complete and m.end:
+                lines.append(f"  not drawn yet of {m.name}: {_runs(m)}")
         for number, start in self.damaged[:_MOST_NAMED]:
             lines.append(f"  damaged: the chunk at draw {start:,} of {self.models[number].name}")
         return "\n".join([*lines, *self._job_lines(), *self._advice()])
@@ -197,9 +213,13 @@ def status(path: str | os.PathLike[str], *, check: bool = False) -> Status:
     >>> print(en.status("draws.zarr"))  # doctest: +SKIP
     draws.zarr: not complete, 9,500 of 10,000 draws, 1.5 MB in 90 files
     """
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(
+            f"status takes the path of one store, got {kind_of(path)}; call it for each of several."
+        )
     place = Path(path)
     if not place.exists():
-        raise FileNotFoundError(f"there is no store {place}")
+        raise FileNotFoundError(f"there is no store {place}; wanted the folder given to simulate as store=.")
     if not is_store(place):
         raise FileError(f"{place} is not a store of simulate; wanted the folder given to it as store=.")
     store, names, shares = stored(place)
@@ -219,9 +239,20 @@ def status(path: str | os.PathLike[str], *, check: bool = False) -> Status:
         gaps = tuple((end, start) for end, start in zip(ends, starts, strict=False) if start > end)
         failure = next((piece.failure for piece in there.pieces if piece.failure), None)
         complete = there.prefix[1] >= share
-        models.append(ModelStatus(name, share, valid, drawn - valid, gaps, complete, failure))
+        models.append(ModelStatus(name, share, valid, drawn - valid, gaps, ends[-1], complete, failure))
     files, size = zarr_folder.count_on_disk(place)
     return Status(str(place), tuple(models), jobs_of(place), files, size, tuple(damaged), check)
+
+
+def _runs(model: ModelStatus) -> str:
+    """Say which draws are missing: between those that are stored, and after them."""
+    runs = [f"{start:,} to {end - 1:,}" for start, end in model.gaps[:_MOST_NAMED]]
+    if len(model.gaps) > _MOST_NAMED:
+        runs.append(f"and {len(model.gaps) - _MOST_NAMED} more runs")
+    # If the gaps were filled, would there be enough?
+    if sum(end - start for start, end in model.gaps) < model.missing:
+        runs.append(f"{'and ' if runs else ''}from {model.end:,} on")
+    return f"draws {', '.join(runs)}"
 
 
 def _text(job: Job) -> str:

@@ -309,7 +309,9 @@ def read(path: Path, max_bytes: int | None = None) -> dict[str, Any]:
                 row = sum(array.nbytes // max(1, len(array)) for array in arrays_of(chunk.x))
                 files.check_expansion(path, row * sum(shares), zarr_folder.size_on_disk(path), max_bytes)
             gathered.add(model, chunk)
-    _check_complete(path, settings, gathered)
+    if any(gathered.missing(model) for model in range(len(shares))):
+        numbers = range(len(shares))
+        raise not_complete(store, list(zip(numbers, settings["models"], shares, gathered.valid, strict=True)))
     # Of models with `observe`, the store holds clean draws.
     noise_seed = settings["seed"] if any(settings.get("observe", ())) else None
     return gathered.fields() | {"noise_seed": noise_seed, "missing": settings.get("missing")}
@@ -335,18 +337,28 @@ def _description(path: Path) -> dict[str, Any]:
     return about
 
 
-def _check_complete(path: Path, settings: Mapping[str, Any], gathered: Gathered) -> None:
-    missing = [gathered.missing(model) for model in range(len(gathered.shares))]
-    if not any(missing):
-        return
-    texts = [
-        f"{name!r} lacks {count:,} of {share:,} draws"
-        for name, share, count in zip(settings["models"], gathered.shares, missing, strict=True)
-        if count
-    ]
-    raise FileError(
-        f"{path} is not complete: {', '.join(texts)}. Call simulate again with the same arguments and "
-        f"store={str(path)!r}; it draws only what is missing."
+def not_complete(store: Store, wanted: Sequence[tuple[int, str, int, int]]) -> FileError:
+    """Make the error for a store of which too few draws could be read.
+
+    Parameters
+    ----------
+    store
+        The store.
+    wanted
+        Number and name of each model, how many valid draws are wanted, and how many could be read. Draws are
+        read up to the first gap; those behind it are counted too, as `status` does.
+    """
+    texts = []
+    for model, name, share, read in wanted:
+        if read >= share:
+            continue
+        pieces = store.pieces(model)
+        is_damaged = pieces.prefix[1] >= share
+        lacking = share - read if is_damaged else max(1, share - pieces.counted[1])
+        texts.append(f"{name!r} lacks {lacking:,} of {share:,} draws")
+    return FileError(
+        f"{store.path} is not complete: {', '.join(texts)}. Call simulate again with the same arguments and "
+        f"store={str(store.path)!r}; it draws only what is missing."
     )
 
 

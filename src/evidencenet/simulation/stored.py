@@ -1,6 +1,7 @@
 """`StoredDraws`: the draws of stores as a stream, for those that do not fit in memory."""
 
 import os
+import socket
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
@@ -12,7 +13,7 @@ import numpy as np
 from evidencenet._common.arrays import Data, arrays_of, join, layout, layout_text, map_arrays
 from evidencenet._common.files import FileError
 from evidencenet.simulation.io import containers
-from evidencenet.simulation.store import Store, described, is_store
+from evidencenet.simulation.store import Store, described, is_store, not_complete
 from evidencenet.simulation.stream import Use, in_order
 
 # Chunks are handed on in blocks of about this many bytes.
@@ -52,6 +53,11 @@ class Piece:
     def read(self) -> Data:
         """Return its valid draws."""
         chunk = self.store.read(self.model, self.start, max_bytes=2**62)
+        if chunk is None and not self.store.path.exists():
+            raise FileNotFoundError(
+                f"there is no store {self.store.path} on {socket.gethostname()}. It was moved or removed, or "
+                "a worker on another machine does not see it. All workers must see it at the same path."
+            )
         if chunk is None:
             raise FileError(
                 f"the chunk at draw {self.start} of model {self.model} in {self.store.path} is gone or "
@@ -261,6 +267,8 @@ def _opened(path: Path) -> StoredDraws:
             f"{path} has draws with missing numbers, which cannot be read in pieces. Read all of them, "
             "train(Simulations.read(path, missing='mask'))."
         )
+    # Pieces may be read by workers that are in another folder.
+    everywhere = replace(store, path=path.absolute())
     noise_seed = int(settings["seed"]) if any(settings.get("observe", ())) else None
     pieces, failed, columns = [], [], None
     for k, (name, share) in enumerate(zip(settings["models"], about["shares"], strict=True)):
@@ -282,13 +290,10 @@ def _opened(path: Path) -> StoredDraws:
                 drawn = skip + (int(places[rows - 1]) + 1 if rows == wanted else drawn - skip)
             columns = told.get("columns")
             if rows:
-                mine.append(Piece(store, k, start, skip, rows, str(told.get("checksum")), noise_seed))
+                mine.append(Piece(everywhere, k, start, skip, rows, str(told.get("checksum")), noise_seed))
             valid, lost, position = valid + rows, lost + drawn - skip - rows, start + drawn
         if valid < share:
-            raise FileError(
-                f"{path} is not complete: {name!r} lacks {share - valid:,} of {share:,} draws. Call simulate "
-                f"again with the same arguments and store={str(path)!r}; it draws only what is missing."
-            )
+            raise not_complete(store, [(k, name, share, valid)])
         pieces.append(tuple(mine))
         failed.append(lost)
     return StoredDraws(

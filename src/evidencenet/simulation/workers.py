@@ -1,6 +1,7 @@
 """`Workers`: who draws the chunks. This process, joblib's workers, or any executor."""
 
 import math
+import numbers
 import os
 import socket
 import warnings
@@ -55,11 +56,13 @@ class Workers:
             if hasattr(workers, "submit"):
                 raise TypeError(f"workers is {kind_of(workers)}; give it as executor=")
             workers = whole("workers", workers, 1)
-        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, int | float)):
-            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}")
-        if timeout is not None and not 0 < timeout < math.inf:
+        if timeout is not None and (isinstance(timeout, bool) or not isinstance(timeout, numbers.Real)):
+            advice = "; give timeout.total_seconds()" if hasattr(timeout, "total_seconds") else ""
+            raise TypeError(f"timeout must be a number of seconds, got {timeout!r}{advice}")
+        limit = None if timeout is None else float(timeout)
+        if limit is not None and not 0 < limit < math.inf:
             raise ValueError(f"timeout must be more than 0 seconds, got {timeout}; leave it out for no limit")
-        return Workers(workers, None if executor is None else checked_executor(executor), timeout)
+        return Workers(workers, None if executor is None else checked_executor(executor), limit)
 
     @property
     def at_once(self) -> int:

@@ -58,7 +58,7 @@ def read(path: Path, kind: str | None = None, max_bytes: int | None = None) -> R
     if suffix != ".zarr":
         files.check_regular(path)
     elif not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise files.no_file(path)
     with readable(path):
         about, arrays = READERS[suffix](path, max_bytes)
         for name, array in arrays.items():
@@ -105,7 +105,7 @@ def write(
 def zarr_description(path: Path) -> dict[str, Any] | None:
     """Read only the description of a Zarr folder; None if evidencenet did not write it."""
     if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}")
+        raise files.no_file(path)
     with readable(path):
         return zarr_folder.description(path)
 

@@ -505,7 +505,7 @@ def _alone(path: Path, content: Content, missing: bool) -> dict[str, Any]:
     if len(fields["names"]) > 1:
         raise FileError(
             f"it holds draws of {len(fields['names'])} models, and it is one of several files; wanted one "
-            "model in each. Read it by itself"
+            "model in each. Read each by itself, and join them: Simulations.concatenate([first, second])"
         )
     named_in_file = content.names is not None or labels.dtype.kind in "US"
     return fields if named_in_file else fields | {"names": [path.stem]}
