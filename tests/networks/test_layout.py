@@ -213,3 +213,11 @@ LEARNED = [
 def test_what_each_is_for(name: str, network: Any, bound: float, wrong: Any) -> None:
     assert 0 < excess(name, network) < bound
     assert excess(name, wrong) > 2 * bound
+
+
+def test_many_models_have_many_projections() -> None:
+    x = np.random.default_rng(0).normal(size=(400, 12)).cumsum(axis=1)
+    layout = Layout.named("vector", x, np.arange(400) % 2)
+    first = {models: candidates(layout, x[0], models=models)[0] for models in (2, 4, 10)}
+    assert first[2] == first[4] == networks.Squares()
+    assert first[10] == networks.Squares(projections=20, nodes=8)

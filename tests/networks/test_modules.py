@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import gammaln
 
 from evidencenet.networks import modules
 from evidencenet.networks.modules import (
@@ -225,7 +226,8 @@ def test_what_a_set_network_sees_of_all_elements(number: int) -> None:
 
 def moments(network: Any, x: Any, channels: int) -> np.ndarray:
     """Products by lag of values, and of these less their mean; then mean and spread: (lags + 1, 2, C)."""
-    found = np.asarray(encoded(network, x).smooth)
+    # Last comes what was found at any place.
+    found = np.asarray(encoded(network, x).smooth)[: -modules._FILTERS]
     return found[-2 * (network.lags + 1) * channels :].reshape(network.lags + 1, 2, channels)
 
 
@@ -327,7 +329,7 @@ def test_an_evidence_head_is_a_sum_of_exponentials() -> None:
     assert EvidenceHead(3, 5, 4, rng())(jnp.asarray(x)).shape == (5,)
 
 
-@pytest.mark.parametrize(("length", "channels"), [(2, 1), (50, 1), (64, 2), (65, 1), (200, 2)])
+@pytest.mark.parametrize(("length", "channels"), [(2, 1), (50, 1), (128, 2), (129, 1), (300, 2)])
 def test_recurrences_are_a_loop(length: int, channels: int) -> None:
     x = normal(length, channels)
     encoder = RecurrenceEncoder(channels, 5, 3, rng())
@@ -339,6 +341,63 @@ def test_recurrences_are_a_loop(length: int, channels: int) -> None:
         wanted.append(np.einsum("crp,crpm->m", np.stack([state.real, state.imag], axis=1), mix))
     found = np.asarray(eqx.filter_jit(encoder._recurrences)(jnp.asarray(x)))
     np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_recurrences_run_back_to_the_first_value() -> None:
+    x, encoder = normal(40, 2), RecurrenceEncoder(2, 5, 3, rng())
+    backwards = encoder._recurrences(jnp.asarray(x[::-1].copy()))
+    np.testing.assert_allclose(encoder._from_start(jnp.asarray(x)), backwards[-1], rtol=1e-3, atol=1e-4)
+    # Its products are among the features: a network without them cannot tell a moving average from others.
+    start = np.concatenate([x[0], np.asarray(backwards[-1])])
+    wanted = np.outer(start, start)[np.triu_indices(5)] / np.sqrt(40)
+    exact = np.asarray(encoded(encoder, x).exact)
+    found = [np.abs(exact - value).min() for value in wanted]
+    assert max(found) < 1e-3
+    assert np.abs(exact - 2 * np.abs(wanted).max()).min() > 1e-2
+
+
+@pytest.mark.parametrize("places", [(9,), (40,), (8, 12), (30, 6)])
+def test_a_shape_is_looked_for_at_every_place(places: tuple[int, ...]) -> None:
+    encoder = modules.PlacesEncoder(len(places), 3, rng())
+    there = np.ones((*places, 1), np.float32)
+    there[-1] = 0
+    x = np.concatenate([normal(*places, 2) * there, there], axis=-1)
+    h = x.astype(np.float64)
+    for axis, layer in enumerate(encoder.filters):
+        weight = layer.weight.reshape(7, -1, 8)
+        padded = np.pad(h, [(3, 3) if i == axis else (0, 0) for i in range(h.ndim)])
+        shifted = [np.take(padded, np.arange(places[axis]) + i, axis=axis) for i in range(7)]
+        h = sum(part @ weight[i] for i, part in enumerate(shifted))
+    e = np.concatenate([h, h**2], axis=-1) @ encoder.exponent.weight
+    wanted = np.log(np.mean(np.exp(e[there[..., 0] > 0]), axis=0))
+    np.testing.assert_allclose(eqx.filter_jit(encoder)(jnp.asarray(x)), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_elimination_solves_and_has_the_right_slope() -> None:
+    phi = normal(3, 2, 20, 6).astype(np.float64)
+    a, b = np.einsum("brni,brnj->brij", phi, phi) + np.eye(6), normal(3, 2, 6).astype(np.float64)
+    inverse = np.linalg.inv(a)
+    solution = np.einsum("brij,brj->bri", inverse, b)
+    log_volume = np.linalg.slogdet(a)[1]
+
+    def both(a: Any, b: Any) -> Any:
+        return jax.vmap(jax.vmap(modules.eliminated))(a, b)
+
+    given = jnp.asarray(a, jnp.float32), jnp.asarray(b, jnp.float32)
+    found = both(*given)
+    np.testing.assert_allclose(found[0], np.sum(b * solution, axis=-1), rtol=1e-4)
+    np.testing.assert_allclose(found[1], log_volume, rtol=1e-5)
+    of_a, of_b = jax.grad(lambda a, b: jnp.sum(both(a, b)[0] + 3 * both(a, b)[1]), argnums=(0, 1))(*given)
+    outer = solution[..., :, None] * solution[..., None, :]
+    np.testing.assert_allclose(of_a, 3 * inverse - outer, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(of_b, 2 * solution, rtol=1e-3, atol=1e-5)
+
+
+def test_the_gamma_function() -> None:
+    x = np.concatenate([np.arange(0.5, 30, 0.25), [100.0, 5_000.0]])
+    np.testing.assert_allclose(
+        modules._log_gamma(jnp.asarray(x, jnp.float32)), gammaln(x), rtol=1e-6, atol=2e-6
+    )
 
 
 def test_pairs_of_letters_are_counted() -> None:
@@ -411,7 +470,8 @@ def test_images_are_averaged_over_parts_too() -> None:
     found = np.asarray(encoded(encoder, x).smooth)
     h = np.asarray(modules.act(encoder.layers[0](jnp.concatenate([x, np.ones_like(x)], axis=2))))
     wanted = np.concatenate([h[place].mean(axis=(0, 1)) for place in places])
-    np.testing.assert_allclose(found[-len(wanted) :], wanted, rtol=1e-4, atol=1e-6)
+    parts = found[: -modules._FILTERS][-len(wanted) :]
+    np.testing.assert_allclose(parts, wanted, rtol=1e-4, atol=1e-6)
     # A control: parts tell where something is, and averages over all places do not.
     moved = np.roll(x, 2, axis=0)
     again = np.asarray(encoded(encoder, moved).smooth)

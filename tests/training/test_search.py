@@ -278,7 +278,8 @@ def test_different_plans_have_different_words() -> None:
         (Dense(), [Dense(width=128, hidden=64)]),
         (Dense(waves=4), []),
         (DeepSet(), [DeepSet(waves=8)]),
-        (DeepSet(width=5, waves=3), []),
+        (DeepSet(width=5, waves=3), [DeepSet(width=5, waves=8)]),
+        (DeepSet(waves=8), [DeepSet(waves=16)]),
         (DeepSet(width=5), [DeepSet(width=5, waves=8)]),
         (Table(), [Table(waves=8)]),
         (Sequence(depth=4), [Sequence(depth=5)]),
@@ -342,16 +343,23 @@ def test_correlated_inputs_are_whitened_too() -> None:
     assert str(best) == "Dense, standardised, whitened, Logistic, on Gaussians"
 
 
-def test_then_networks_with_either_scaling() -> None:
+def test_networks_of_places_alike_need_the_baseline_in_one_scaling_only() -> None:
+    both = [_Scaled(), _Scaled(squash=True)]
+    search = blank(Freedom((DeepSet(),), None, BOTH), scalings=both, best=replace(BEST, network=DeepSet()))
+    assert [(plan.squash, plan.baseline) for plan in search.other_inputs()] == [
+        (False, True),
+        (False, False),
+        (True, False),
+    ]
+
+
+def test_then_networks_in_the_best_scaling() -> None:
     kinds = Freedom((Dense(), DeepSet(), Spectrum()), None, BOTH)
     search = blank(kinds, scalings=[_Scaled(), _Scaled(squash=True)], best=replace(BEST, squash=True))
     # Networks that treat all places alike go without a baseline; the others keep what was best.
     assert [(plan.network, plan.squash, plan.baseline) for plan in search.other_kinds()] == [
-        (Dense(), False, True),
         (Dense(), True, True),
-        (DeepSet(), False, False),
         (DeepSet(), True, False),
-        (Spectrum(), False, False),
         (Spectrum(), True, False),
     ]
     # Unless a baseline was asked for.
@@ -369,6 +377,26 @@ def test_then_its_settings(network: Any, decay: float) -> None:
         *[replace(best, network=other) for other in variants(network, 20)],
         replace(best, weight_decay=decay),
     ]
+
+
+def test_the_best_two_kinds_are_tried_in_other_scalings() -> None:
+    tried = [replace(FIRST, network=network) for network in (DeepSet(), Dense(), Spectrum())]
+    attempts = {
+        plan: _Attempt(plan, np.full(64, 0.4 + 0.001 * place), 0.1, True) for place, plan in enumerate(tried)
+    }
+    kinds = Freedom((Dense(), DeepSet(), Spectrum()), None, BOTH)
+    search = blank(kinds, scalings=[_Scaled(), _Scaled(log=True)], best=tried[0], attempts=attempts)
+    logged = {plan.network for plan in search.other_settings() if plan.log}
+    assert logged == {DeepSet(), Dense()}
+
+
+def test_no_scaling_changes_letters() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 4, size=(1_200, 30))
+    letters = Draws.split(en.Simulations(x, np.arange(1_200) % 2), 1 / 6, None, 1)
+    assert Search(letters, Trainer(1, Recipe(), 1, 2), FREE).scalings == [_Scaled()]
+    numbers = Draws.split(en.Simulations(np.exp(3 * x), np.arange(1_200) % 2), 1 / 6, None, 1, "vector")
+    assert len(Search(numbers, Trainer(1, Recipe(), 1, 2), FREE).scalings) > 1
 
 
 def test_more_weight_decay_for_shared_weights_only_if_trials_see_all_draws() -> None:

@@ -551,8 +551,8 @@ class ConvolutionEncoder(eqx.Module):
             # How much there is: normalisations grow with it.
             local = [*local, jnp.mean(mask.astype(h.dtype), keepdims=True)]
         sums = jnp.concatenate([*means, *local, *products[: self.lags]])
-        exact = jnp.concatenate([anywhere, found, jnp.sqrt(size) * sums])
-        return Features(jnp.concatenate([*means, anywhere, found, *local, *products]), exact)
+        exact = jnp.concatenate([anywhere, jnp.sqrt(size) * sums, found])
+        return Features(jnp.concatenate([*means, anywhere, *local, *products, found]), exact)
 
     def _moments(self, values: jax.Array, there: jax.Array) -> tuple[jax.Array, list[jax.Array]]:
         """Put values beside their differences from the mean, and average products of those some places apart.

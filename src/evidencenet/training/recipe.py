@@ -13,9 +13,9 @@ from evidencenet import networks
 from evidencenet._common.arguments import explained_class
 
 # If no number of epochs is named, a member sees this many draws in all, each several times if there are few;
-# and takes at most this much arithmetic (bytes moved included): about half a minute on one core.
+# and takes at most this much arithmetic (bytes moved included): 10 to 30 s on one core.
 _PASSES = 6e6
-MOST_OPERATIONS = 1.2e12
+MOST_OPERATIONS = 2.4e12
 # So many epochs at most, unless the budget is raised: networks overfit few draws before that. Clean draws
 # have new noise in every epoch, and are worth more of them: on the lensing data, 240 epochs score 0.006 nats
 # better than 60.

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _TRIAL_DRAWS = 50_000
 _TRIAL_EPOCHS = 10
 _TRIAL_OPERATIONS = 1e11
-# Longer trials: all draws, and half of the arithmetic that a member of the final ensemble may take.
-_LONGER_OPERATIONS = MOST_OPERATIONS / 2
+# Longer trials: all draws, and a quarter of the arithmetic that a member of the final ensemble may take.
+_LONGER_OPERATIONS = MOST_OPERATIONS / 4
 # A plan replaces a simpler one if it is better by this many nats, and by one standard error.
 _LEAST_GAIN = 2e-4
 # Finalists: so many kinds of network at most go on to all draws, if the best plan of their kind is behind in
@@ -347,7 +347,11 @@ class Search:
 
     def _baselines_to_try(self, scaled: _Scaled) -> tuple[bool, ...]:
         """List whether to try the baseline. Networks that treat places alike need it in one scaling only."""
-        if networks.scales_alike(self.best.network) and scaled != _Scaled() and False in self.freedom.baselines:
+        if (
+            networks.scales_alike(self.best.network)
+            and scaled != _Scaled()
+            and False in self.freedom.baselines
+        ):
             return (False,)
         return self.freedom.baselines
 
@@ -382,7 +386,8 @@ class Search:
         plans = [best, *(replace(best, baseline=b) for b in self.freedom.baselines if b != best.baseline)]
         # What one network makes of outliers says little about another.
         for close in self.finalists()[: _RESCALED if len(self.freedom.architectures) > 1 else 1]:
-            plans += [replace(close, **asdict(scaled)) for scaled in self.scalings]
+            rescaled = [replace(close, **asdict(scaled)) for scaled in self.scalings]
+            plans += [plan for plan in rescaled if plan != close]
         # The signal is the same of all linear maps of the numbers.
         whitens = () if best.signal else self.whitens
         plans += [replace(best, whiten=whiten) for whiten in whitens if whiten != best.whiten]
@@ -522,8 +527,8 @@ def variants(network: networks.Architecture, numbers: int) -> list[networks.Arch
             # has, the more terms its evidence needs.
             more = replace(network, projections=2 * network.projections)
             return [more, replace(more, nodes=_MANY_NODES)]
-        case networks.DeepSet(waves=0) | networks.Table(waves=0):
-            return [replace(network, waves=_WAVES)]
+        case networks.DeepSet() | networks.Table():
+            return [replace(network, waves=max(_WAVES, 2 * network.waves))]
         case networks.Sequence():
             return [replace(network, depth=network.depth + 1)]
         case networks.Spectrum():
