@@ -6,8 +6,9 @@ called as ``module(x)`` and returns shape (outputs,). If it holds Equinox state 
 called as ``module(x, state)``, inside a ``vmap`` over the axis ``"batch"``, and returns the new state too.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -18,6 +19,35 @@ import numpy as np
 from evidencenet.networks import modules
 
 Architecture = Callable[..., eqx.Module]
+
+
+@dataclass(frozen=True)
+class Encoded(ABC):
+    """An architecture of two parts: an encoder of its own, and a head that all have in common.
+
+    A subclass is a frozen dataclass of whole numbers, among them `hidden` and `nodes` of the head.
+    """
+
+    scale_alike: ClassVar[bool] = True
+    share_weights: ClassVar[bool] = True
+    # Fields that may be 0; the others are 1 or more.
+    may_be_zero: ClassVar[tuple[str, ...]] = ("nodes",)
+
+    def __post_init__(self) -> None:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        sizes = {name: value for name, value in values.items() if not isinstance(value, tuple)}
+        _check_sizes(self, **{name: size for name, size in sizes.items() if name not in self.may_be_zero})
+        _check_not_negative(self, **{name: size for name, size in sizes.items() if name in self.may_be_zero})
+
+    @abstractmethod
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+
+    def __call__(self: Any, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
+        """Initialise a network for draws like `x`."""
+        rng = generator(key)
+        encoder = self.encoder(x, rng)
+        return modules.EncodedNetwork(encoder, x, self.hidden, outputs, nodes=self.nodes, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -65,7 +95,7 @@ class Dense:
 
 
 @dataclass(frozen=True)
-class DeepSet:
+class DeepSet(Encoded):
     """Exchangeable elements: a network for each element, their mean, and a network of that.
 
     The elements of a draw are the rows of an array (N, C), the numbers of a vector, or the rows of all arrays
@@ -92,21 +122,12 @@ class DeepSet:
     (1,)
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     exchangeable: ClassVar[bool] = True
+    may_be_zero: ClassVar[tuple[str, ...]] = ("waves", "nodes")
     width: int = 32
     hidden: int = 64
     waves: int = 0
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, width=self.width, hidden=self.hidden)
-        _check_not_negative(self, waves=self.waves, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -115,7 +136,7 @@ class DeepSet:
 
 
 @dataclass(frozen=True)
-class Table:
+class Table(Encoded):
     """Tables (H, W) or (H, W, C) of exchangeable rows and columns, and graphs by their adjacency matrix.
 
     A `DeepSet` of the entries, each of which is seen beside the means of its row and of its column (the
@@ -134,21 +155,12 @@ class Table:
         in the averages and in what the dense layers make of them. With 0, dense layers alone.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     exchangeable: ClassVar[bool] = True
+    may_be_zero: ClassVar[tuple[str, ...]] = ("waves", "nodes")
     width: int = 32
     hidden: int = 64
     waves: int = 0
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, width=self.width, hidden=self.hidden)
-        _check_not_negative(self, waves=self.waves, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -161,7 +173,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class Sequence:
+class Sequence(Encoded):
     """Ordered data: convolutions along the first axis, then averages over all of it and over its parts.
 
     Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Mean and spread of the
@@ -184,22 +196,13 @@ class Sequence:
         in the averages and in what the dense layers make of them. With 0, dense layers alone.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
+    may_be_zero: ClassVar[tuple[str, ...]] = ("parts", "nodes")
     width: int = 16
     hidden: int = 64
     kernel: int = 5
     depth: int = 2
     parts: int = 4
     nodes: int = 0
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -216,7 +219,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Image:
+class Image(Encoded):
     """Images (H, W, C): convolutions, then averages over the whole image and over parts of it.
 
     Parameters
@@ -236,22 +239,13 @@ class Image:
         in the averages and in what the dense layers make of them. With 0, dense layers alone.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
+    may_be_zero: ClassVar[tuple[str, ...]] = ("parts", "nodes")
     width: int = 16
     hidden: int = 64
     kernel: int = 3
     depth: int = 2
     parts: int = 3
     nodes: int = 0
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, width=self.width, hidden=self.hidden, kernel=self.kernel, depth=self.depth)
-        _check_not_negative(self, parts=self.parts, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -349,7 +343,7 @@ class Squares:
 
 
 @dataclass(frozen=True)
-class Recurrence:
+class Recurrence(Encoded):
     """Stationary series: a bank of linear recurrences with learned poles, and its second moments.
 
     Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Autoregressions, moving
@@ -367,20 +361,10 @@ class Recurrence:
         As in `DeepSet`.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     poles: int = 8
     mixed: int = 6
     hidden: int = 64
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, poles=self.poles, mixed=self.mixed, hidden=self.hidden)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -393,7 +377,7 @@ class Recurrence:
 
 
 @dataclass(frozen=True)
-class Categories:
+class Categories(Encoded):
     """Series of letters, given as indicators (T, kinds): counts of letters, and of pairs at some distances.
 
     Parameters
@@ -406,19 +390,9 @@ class Categories:
         As in `DeepSet`.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     distances: int = 3
     hidden: int = 64
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, distances=self.distances, hidden=self.hidden)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -432,7 +406,7 @@ class Categories:
 
 
 @dataclass(frozen=True)
-class Irregular:
+class Irregular(Encoded):
     """Values at irregular times: sines of the time, fitted to the values, and pairs of neighbours.
 
     The frequencies of the sines are learned. Elements must be in the order of their times. A draw is an array
@@ -452,20 +426,10 @@ class Irregular:
         As in `DeepSet`.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     waves: int = 24
     width: int = 16
     hidden: int = 64
     nodes: int = 32
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, waves=self.waves, width=self.width, hidden=self.hidden)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -478,7 +442,7 @@ class Irregular:
 
 
 @dataclass(frozen=True)
-class Regression:
+class Regression(Encoded):
     """Sets of vectors whose columns explain each other: regressions, and marks or values at random places.
 
     A draw is an array (N, C) of two columns or more, or a dict of such arrays and a boolean mask (N,), as in
@@ -503,21 +467,11 @@ class Regression:
     (1,)
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     exchangeable: ClassVar[bool] = True
     waves: int = 6
     width: int = 16
     hidden: int = 64
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, waves=self.waves, width=self.width, hidden=self.hidden)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -528,7 +482,7 @@ class Regression:
 
 
 @dataclass(frozen=True)
-class Groups:
+class Groups(Encoded):
     """Sets of sets, (G, N) or (G, N, C): exchangeable groups of exchangeable elements.
 
     A boolean mask (G, N) in a dict says which elements are there.
@@ -545,21 +499,11 @@ class Groups:
         As in `DeepSet`.
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     exchangeable: ClassVar[bool] = True
     width: int = 32
     projected: int = 8
     hidden: int = 64
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, width=self.width, projected=self.projected, hidden=self.hidden)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -568,7 +512,7 @@ class Groups:
 
 
 @dataclass(frozen=True)
-class Parts:
+class Parts(Encoded):
     """Dicts of several parts, each with its own architecture, joined in one head.
 
     Parameters
@@ -590,19 +534,9 @@ class Parts:
     (1,)
     """
 
-    scale_alike: ClassVar[bool] = True
-    share_weights: ClassVar[bool] = True
     parts: tuple[tuple[tuple[str, ...], Any], ...]
     hidden: int = 64
     nodes: int = 16
-
-    def __post_init__(self) -> None:
-        _check_sizes(self, hidden=self.hidden)
-        _check_not_negative(self, nodes=self.nodes)
-
-    def __call__(self, x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
-        """Initialise a network for draws like `x`."""
-        return _encoded(self, x, outputs, key)
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -710,13 +644,6 @@ def from_dict(about: dict[str, Any]) -> Architecture:
 def generator(key: jax.Array) -> np.random.Generator:
     """Make a NumPy generator from a key: JAX would compile for seconds to draw the first weights."""
     return np.random.default_rng(np.asarray(jax.random.key_data(key)))
-
-
-def _encoded(architecture: Any, x: Any, outputs: int, key: jax.Array) -> eqx.Module:
-    """Build an architecture's encoder, and a head for it."""
-    rng = generator(key)
-    encoder = architecture.encoder(x, rng)
-    return modules.EncodedNetwork(encoder, x, architecture.hidden, outputs, nodes=architecture.nodes, rng=rng)
 
 
 def _paper_width(inputs: int) -> int:

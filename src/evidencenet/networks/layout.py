@@ -266,7 +266,7 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
 
 
 def _squares(models: int) -> Squares:
-    """Return `Squares` for so many models, each of which may differ from the others in a direction of its own.
+    """Return `Squares` for so many models: each may differ from the others in a direction of its own.
 
     Each model has its own sums, so that many models need fewer terms in them (docs/decisions.md, "A search
     that learning curves cannot fool": ten models).

@@ -12,10 +12,14 @@ import optax
 from evidencenet import networks
 from evidencenet._common.arguments import explained_class
 
-# If no number of epochs is named, a member sees this many draws in all, each several times if there are few;
-# and takes at most this much arithmetic (bytes moved included): 10 to 30 s on one core.
+# If no number of epochs is named, a member sees this many draws in all, each several times if there are few.
 _PASSES = 6e6
-MOST_OPERATIONS = 2.4e12
+# The arithmetic (bytes moved included) of a usual training of one member, about ten seconds on one core. A
+# network that takes less is trained for less, and one that takes more for more, by the square root: else slow
+# networks stop before they have learned, and quick ones go on when there is nothing more to learn. But never
+# for more than three times this (docs/decisions.md, "Length of training").
+MOST_OPERATIONS = 1.2e12
+_EPOCHS, _LONGEST_PART = 4.0, 3.0
 # So many epochs at most, unless the budget is raised: networks overfit few draws before that. Clean draws
 # have new noise in every epoch, and are worth more of them: on the lensing data, 240 epochs score 0.006 nats
 # better than 60.
@@ -156,7 +160,7 @@ class Recipe:
         operations
             Arithmetic to train on one of them.
         most
-            Arithmetic that one member may take, if no number of epochs was named.
+            Arithmetic of a usual training of one member, if no number of epochs was named.
         fewest
             Epochs that are trained whatever they take, if no number of epochs was named.
         shared
@@ -176,7 +180,8 @@ class Recipe:
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        usual = min(_PASSES / n, affordable, _LONGEST_ANEW if anew else _LONGEST)
+        allowed = min(_EPOCHS * np.sqrt(affordable), _LONGEST_PART * affordable)
+        usual = min(_PASSES / n, allowed, _LONGEST_ANEW if anew else _LONGEST)
         epochs = self.epochs or max(int(budget * usual), fewest)
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 # Short trials: so many draws, so many epochs and so much arithmetic at most. Seconds, not minutes.
 _TRIAL_DRAWS = 50_000
 _TRIAL_EPOCHS = 10
-_TRIAL_OPERATIONS = 1e11
-# Longer trials: all draws, and a quarter of the arithmetic that a member of the final ensemble may take.
-_LONGER_OPERATIONS = MOST_OPERATIONS / 4
+_TRIAL_OPERATIONS = 5e10
+# Longer trials: all draws, and half of the arithmetic of a member of the final ensemble.
+_LONGER_OPERATIONS = MOST_OPERATIONS / 2
 # A plan replaces a simpler one if it is better by this many nats, and by one standard error.
 _LEAST_GAIN = 2e-4
 # Finalists: so many kinds of network at most go on to all draws, if the best plan of their kind is behind in

@@ -112,7 +112,7 @@ class Trainer:
         inputs
             What will be trained on.
         most
-            Arithmetic that one member may take.
+            Arithmetic of a usual training of one member.
         fewest
             Epochs that are trained whatever they take.
         """
