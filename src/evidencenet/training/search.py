@@ -333,9 +333,11 @@ class Search:
 
     def other_inputs(self) -> list[Plan]:
         """List other ways to scale the data, with and without the baseline."""
+        # Places that were mixed are not alike: networks that treat them so are tried without it first.
+        whitens = (False,) if networks.scales_alike(self.best.network) else self.whitens
         plans = [
             replace(self.best, **asdict(scaled), whiten=whiten, baseline=baseline)
-            for whiten in self.whitens
+            for whiten in whitens
             for scaled in self.scalings
             for baseline in self._baselines_to_try(scaled)
         ]
@@ -385,9 +387,10 @@ class Search:
             return []
         plans = [best, *(replace(best, baseline=b) for b in self.freedom.baselines if b != best.baseline)]
         # What one network makes of outliers says little about another.
-        for close in self.finalists()[: _RESCALED if len(self.freedom.architectures) > 1 else 1]:
-            rescaled = [replace(close, **asdict(scaled)) for scaled in self.scalings]
-            plans += [plan for plan in rescaled if plan != close]
+        close = [] if len(self.freedom.architectures) == 1 else self._close(self._others())
+        for plan in (best, *(attempt.plan for attempt in close[: _RESCALED - 1])):
+            rescaled = [replace(plan, **asdict(scaled)) for scaled in self.scalings]
+            plans += [other for other in rescaled if other != plan]
         # The signal is the same of all linear maps of the numbers.
         whitens = () if best.signal else self.whitens
         plans += [replace(best, whiten=whiten) for whiten in whitens if whiten != best.whiten]
@@ -434,7 +437,9 @@ class Search:
 
     def _short_trial(self, plan: Plan) -> _Attempt:
         def recipe(inputs: Inputs) -> Recipe:
-            sized = self.trainer.sized(inputs, _TRIAL_OPERATIONS, fewest=2)
+            # One epoch of very many numbers takes as long as several of few.
+            fewest = 1 if self.draws.features > LARGEST else 2
+            sized = self.trainer.sized(inputs, _TRIAL_OPERATIONS, fewest=fewest)
             return replace(sized, epochs=min(sized.epochs or _TRIAL_EPOCHS, _TRIAL_EPOCHS))
 
         return self._trial("short", plan, self.few, recipe)
@@ -472,23 +477,41 @@ class Search:
     def finalists(self) -> list[Plan]:
         """Return the best plan of each of the best kinds of network, the best one first.
 
-        A kind that has hardly begun to learn, where others have learned much, gets a second chance too. If
-        the best is the baseline alone, which does not improve with more draws, networks must be level with
-        it: they have learned nothing else in the short trials.
+        A kind that has hardly begun to learn, where others have learned much, gets a second chance too, if
+        it is one that may learn slowly at first. If the best is the baseline alone, which does not improve
+        with more draws, networks must be level with it: they have learned nothing else in the short trials.
         """
         best = self.attempts[self.best]
-        by_kind: dict[object, _Attempt] = {_kind(self.best.network): best}
-        for attempt in sorted(self.attempts.values(), key=lambda attempt: attempt.score):
-            by_kind.setdefault(_kind(attempt.plan.network), attempt)
-        nothing = float(-np.sum(np.exp(self.draws.log_shares) * self.draws.log_shares))
-        gained = nothing - best.score
-        others = [attempt for attempt in by_kind.values() if attempt is not best]
+        others = self._others()
         if self.freedom.opinions:
             return [self.best, *(attempt.plan for attempt in others[:1])]
-        margin = max(_BEHIND, _BEHIND_PART * gained) if best.learned else 0.0
-        close = [attempt for attempt in others if attempt.score < best.score + margin][: _FINALISTS - 1]
-        stuck = [a for a in others if nothing - a.score < _STUCK < gained / 10 and a not in close]
+        close = self._close(others)
+        stuck = [
+            attempt
+            for attempt in others
+            if self._gained(attempt) < _STUCK < self._gained(best) / 10
+            and attempt not in close
+            and networks.shares_weights(attempt.plan.network)
+        ]
         return [self.best, *(attempt.plan for attempt in (*close, *stuck[:1]))]
+
+    def _others(self) -> list[_Attempt]:
+        """Return the best attempt of each other kind of network than the best plan's, the best one first."""
+        by_kind: dict[object, _Attempt] = {_kind(self.best.network): self.attempts[self.best]}
+        for attempt in sorted(self.attempts.values(), key=lambda attempt: attempt.score):
+            by_kind.setdefault(_kind(attempt.plan.network), attempt)
+        return [*by_kind.values()][1:]
+
+    def _close(self, others: list[_Attempt]) -> list[_Attempt]:
+        """Return those of other kinds that are not far behind the best plan."""
+        best = self.attempts[self.best]
+        margin = max(_BEHIND, _BEHIND_PART * self._gained(best)) if best.learned else 0.0
+        return [attempt for attempt in others if attempt.score < best.score + margin][: _FINALISTS - 1]
+
+    def _gained(self, attempt: _Attempt) -> float:
+        """How many nats an attempt scores better than knowing nothing."""
+        shares = self.draws.log_shares
+        return float(-np.sum(np.exp(shares) * shares)) - attempt.score
 
     def _decide_on_all_draws(self, finalists: list[Plan], pool: ThreadPoolExecutor) -> None:
         """Try the finalists on all draws, and take the best one that may be chosen."""
