@@ -46,6 +46,18 @@ def trained(
     return Trained(net, others, exact, seconds)
 
 
+def pulls(found: Trained, name: str) -> np.ndarray:
+    """Return how far log K is off in the validated range, in units of an error that is named."""
+    net, x = found.net, found.fresh.x
+    stated = getattr(net, name)
+    parts = []
+    for k, held in enumerate(net.ranges, start=1):
+        log_k = net.log_bayes_factor(x, model=k)
+        inside = held.contains(log_k)
+        parts.append((np.abs(log_k - found.exact[:, k]) / stated(x, model=k))[inside])
+    return np.concatenate(parts)
+
+
 def parser(about: str | None) -> argparse.ArgumentParser:
     """Make a parser of the options that all have: how many draws, which problems, the seed, and a file."""
     found = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)

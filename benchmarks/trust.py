@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import evidencenet as en
-from common import Trained, kept, parser, table, trained
+from common import Trained, kept, parser, pulls, table, trained
 from evidencenet._common.arrays import Data, map_arrays
 from evidencenet.problems import Problem, zoo
 
@@ -74,18 +74,6 @@ def errors(found: Sequence[Trained]) -> dict[str, Any]:
     row["inside"] = len(every) / sum(len(one.net.ranges) * len(one.fresh) for one in found)
     row["ranges"] = [None if held.empty else [held.low, held.high] for held in found[0].net.ranges]
     return row
-
-
-def pulls(found: Trained, name: str) -> np.ndarray:
-    """Return how far log K is off where the range vouches for it, in units of an error that is named."""
-    net, x = found.net, found.fresh.x
-    stated = getattr(net, name)
-    parts = []
-    for k, held in enumerate(net.ranges, start=1):
-        log_k = net.log_bayes_factor(x, model=k)
-        inside = held.contains(log_k)
-        parts.append((np.abs(log_k - found.exact[:, k]) / stated(x, model=k))[inside])
-    return np.concatenate(parts)
 
 
 def novelty(found: Trained, seed: int) -> dict[str, Any]:

@@ -223,6 +223,10 @@ def test_a_kind_that_has_hardly_begun_to_learn_gets_a_second_chance() -> None:
         plan, choice = run(search)
         assert bool(choice.longer) == again
         assert plan == (SET if again else FIRST)
+    # Networks with a weight for each place learn at once or not at all.
+    other = replace(FIRST, network=Squares())
+    costs = constant({FIRST: 0.4, other: 0.6930})
+    assert not run(Scripted([lambda _: [other]], costs, constant({FIRST: 0.35, other: 0.3})))[1].longer
 
 
 @pytest.mark.parametrize(("behind", "again"), [(0.01, False), (0.0, False), (-0.01, True)])
@@ -351,6 +355,14 @@ def test_networks_of_places_alike_need_the_baseline_in_one_scaling_only() -> Non
         (False, False),
         (True, False),
     ]
+
+
+def test_places_that_are_alike_are_not_mixed_first() -> None:
+    best = replace(BEST, network=DeepSet())
+    search = blank(Freedom((DeepSet(), Dense()), None, BOTH), whitens=(False, True), best=best)
+    assert {plan.whiten for plan in search.other_inputs()} == {False}
+    search.attempts = learned(best)
+    assert {plan.whiten for plan in search.other_settings()} == {False, True}
 
 
 def test_then_networks_in_the_best_scaling() -> None:
