@@ -177,7 +177,8 @@ class Sequence(Encoded):
     """Ordered data: convolutions along the first axis, then averages over all of it and over its parts.
 
     Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Mean and spread of the
-    series, its values less the mean, and the mean products of values up to eight places apart are given too.
+    series, its values less the mean, and the mean products of values up to eight places apart are given too;
+    and so is what linear filters find at any one place.
 
     Parameters
     ----------
@@ -221,6 +222,8 @@ class Sequence(Encoded):
 @dataclass(frozen=True)
 class Image(Encoded):
     """Images (H, W, C): convolutions, then averages over the whole image and over parts of it.
+
+    What linear filters find at any one place, such as a faint source, joins the averages.
 
     Parameters
     ----------
@@ -347,7 +350,8 @@ class Recurrence(Encoded):
     """Stationary series: a bank of linear recurrences with learned poles, and its second moments.
 
     Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Autoregressions, moving
-    averages and their mixtures have likelihoods of this form.
+    averages and their mixtures have likelihoods of this form. The sums from both ends count too: what came
+    before the first value is unknown.
 
     Parameters
     ----------

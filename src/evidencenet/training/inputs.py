@@ -6,11 +6,12 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
 from evidencenet import losses, networks
-from evidencenet._common.arrays import Data, arrays_of, map_arrays
+from evidencenet._common.arrays import Data, arrays_of, join, map_arrays
 from evidencenet.simulation.stream import Stream
 from evidencenet.training.baseline import (
     LARGEST,
@@ -36,6 +37,8 @@ _HELD_OUT_BLOCK = 5_000
 _SCALING_DRAWS = 100_000
 # Directions in which models differ are found from so many draws, whose numbers are held in memory at once.
 _PROJECTION_DRAWS = 100_000
+# So many draws are projected at once, so that memory stays bounded.
+_SCALED_AT_ONCE = 10_000
 # Signal and noise are told apart from so many numbers: draws times numbers in a draw.
 _SIGNAL_NUMBERS = 10_000_000
 # Clean draws are observed several times for the moments: about so many observations in all, and at most so
@@ -148,9 +151,29 @@ class Inputs:
         batch = recipe.for_draws(draws.training_draws).batch or 1
         if draws.stream is not None:
             return Streamed(draws.stream, batch, self._prepared_by_label, seed, draws.features)
+        if self._projected is not None:
+            rows = draws.training_rows
+            label, weight = draws.model[rows], draws.weight[rows]
+            return Shuffled(self._projected, label, weight, np.arange(len(rows)), batch, self._ready, seed)
         return Shuffled(
             draws.trained_on, draws.model, draws.weight, draws.training_rows, batch, self._prepared, seed
         )
+
+    @cached_property
+    def _projected(self) -> Data | None:
+        """The training draws as networks see them, if these are few combinations that stay the same.
+
+        To project very many numbers takes longer than to train on what is left of them, so it is done once
+        and not in every epoch.
+        """
+        draws = self.draws
+        if self.scaling.projection is None or draws.augment is not None or draws.drawn_anew_each_epoch:
+            return None
+        parts = [
+            self.scaling(map_arrays(lambda array, rows=rows: array[rows], draws.trained_on))
+            for rows in np.array_split(draws.training_rows, -(-len(draws.training_rows) // _SCALED_AT_ONCE))
+        ]
+        return join(*parts)
 
     def held_out_chunk(self) -> Chunk:
         """Held-out draws in blocks."""
@@ -170,16 +193,24 @@ class Inputs:
         # No log-odds are known beforehand of draws in a stream.
         return self._scaled(self.draws.drawn_anew(rng, x, label), None)
 
+    def _ready(self, rng: np.random.Generator, x: Data, rows: np.ndarray) -> tuple[Data, np.ndarray | None]:
+        """Return a batch of `_projected`, and the log-odds that are known beforehand."""
+        return x, self._offset(x, self.draws.training_rows[rows])
+
     def _scaled(self, x: Data, rows: np.ndarray | None) -> tuple[Data, np.ndarray | None]:
         """Scale a batch, and return the log-odds that are known beforehand too."""
         scaled = self.scaling(x)
+        return scaled, self._offset(scaled, rows)
+
+    def _offset(self, scaled: Data, rows: np.ndarray | None) -> np.ndarray | None:
+        """Log-odds that are known beforehand of a scaled batch, (n, K); None if the loss takes none."""
         if self.log_shares is None:
-            return scaled, None
+            return None
         shape = (len(arrays_of(scaled)[0]), len(self.log_shares))
         offset = np.broadcast_to(self.draws.log_odds.astype(np.float32), shape)
         if self.draws.known is not None and rows is not None:
             offset = offset + self.draws.known[rows].astype(np.float32)
-        return scaled, offset if self.baseline is None else offset + self.baseline(scaled)
+        return offset if self.baseline is None else offset + self.baseline(scaled)
 
 
 def with_reference(draws: Draws) -> Draws:
@@ -230,7 +261,7 @@ def prepare(draws: Draws, plan: Plan) -> Inputs:
         scaling = replace(scaling, whitening=root.astype(np.float32))
     log_shares = None if isinstance(plan.loss, losses.Asymmetric) else draws.log_shares
     if plan.project:
-        scaling = replace(scaling, projection=_projection(draws, scaling))
+        scaling = replace(scaling, projection=_projection(draws, plan, scaling))
     if plan.signal:
         scaling = replace(scaling, signal=_signal(draws, scaling))
     bare = Inputs(draws, plan, scaling, log_shares)
@@ -242,11 +273,16 @@ def prepare(draws: Draws, plan: Plan) -> Inputs:
     return inputs
 
 
-def _projection(draws: Draws, scaling: Scaling) -> np.ndarray:
-    """Find the directions in which the models differ, from training draws."""
-    rows = draws.plain_rows(draws.training_rows)[:_PROJECTION_DRAWS]
-    x = flat(scaling(map_arrays(lambda array: array[rows], draws.x)))
-    return directions(x, draws.model[rows], draws.weight[rows])
+def _projection(draws: Draws, plan: Plan, scaling: Scaling) -> np.ndarray:
+    """Find the directions in which the models differ, from training draws; once for each scaling."""
+    # Kept beside the fields of the draws, so that other draws made from them have none.
+    found: dict[Any, np.ndarray] = vars(draws).setdefault("projections", {})
+    key = (plan.squash, plan.log, plan.whiten, networks.scales_alike(plan.network))
+    if key not in found:
+        rows = draws.plain_rows(draws.training_rows)[:_PROJECTION_DRAWS]
+        x = flat(scaling(map_arrays(lambda array: array[rows], draws.x)))
+        found[key] = directions(x, draws.model[rows], draws.weight[rows])
+    return found[key]
 
 
 def _signal(draws: Draws, scaling: Scaling) -> Signal:
