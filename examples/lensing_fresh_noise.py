@@ -1,37 +1,54 @@
-"""The lensing comparison with noise that is drawn anew in every epoch, instead of once.
+"""The lensing comparison with what is cheap to draw drawn anew in every epoch, instead of once.
 
     python examples/lensing_fresh_noise.py [--quick] [--data FILE] [--store FOLDER] [--numbers 30]
 
-The theory of ξ± takes milliseconds, and its noise nothing: `simulate` keeps the theory, `observe` adds the
-noise. Everything else is as in `lensing.py`, with which the answers are to be compared.
+The theory of ξ± takes milliseconds; its noise, and the alignment of the galaxies once the spectra are known,
+take nothing. `simulate` keeps the spectra, `observe` draws the rest. Everything else is as in `lensing.py`,
+with which the answers are to be compared.
 """
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 import evidencenet as en
 from _common import Result, Row, run
-from lensing import TEN, directions, models, observed_survey
+from lensing import TEN, directions, observed_survey
 from lensing_data import Survey
-from lensing_theory import Theory, mean, shear
+from lensing_theory import HIGH, LOW, MOST_ALIGNED, Theory, mean, shear
 
 QUICK: dict[str, Any] = {"draws": 1_000, "fresh": 1_000, "epochs": 2}
 
 
 def clean_models(survey: Survey, theory: Theory) -> list[en.Model]:
-    """Return the models of `lensing.py`, divided into theory and noise."""
+    """Return the models of `lensing.py`, divided into spectra, and alignment with noise.
 
-    def simulate(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
-        return survey.whitened(mean(theory(theta["cosmology"]), theta["alignment"]))
+    A clean draw has the parts GG, GI and II of one cosmology, (3, P), in units of the noise.
+    """
 
-    def observe(rng: np.random.Generator, clean: np.ndarray) -> np.ndarray:
-        return clean + rng.standard_normal(clean.shape)
+    def simulate(rng: np.random.Generator, cosmology: np.ndarray) -> np.ndarray:
+        parts = theory(cosmology)
+        return survey.whitened(parts.reshape(-1, parts.shape[2])).reshape(parts.shape)
+
+    def prior(rng: np.random.Generator, n: int) -> np.ndarray:
+        return rng.uniform(LOW, HIGH, size=(n, len(LOW)))
 
     return [
-        en.Model(model.name, simulate, prior=model.prior, observe=observe) for model in models(survey, theory)
+        en.Model(name, simulate, prior=prior, observe=aligned(most))
+        for name, most in (("no alignment", 0.0), ("alignment", MOST_ALIGNED))
     ]
+
+
+def aligned(most: float) -> Callable[[np.random.Generator, np.ndarray], np.ndarray]:
+    """Return what draws an amplitude of the alignment, up to `most` in size, and adds the noise."""
+    return lambda rng, parts: noisy(rng, mean(parts, rng.uniform(-most, most, size=len(parts))))
+
+
+def noisy(rng: np.random.Generator, clean: np.ndarray) -> np.ndarray:
+    """Add the noise, which has unit variance."""
+    return clean + rng.standard_normal(clean.shape)
 
 
 def main(
@@ -41,11 +58,12 @@ def main(
     draws: int = 40_000,
     fresh: int = 20_000,
     numbers: int | None = None,
+    only: str | None = None,
     epochs: int | None = None,
     seed: int = 1,
     progress: bool = True,
 ) -> Result:
-    """Simulate the theory, train with fresh noise and with noise drawn once, and compare the models.
+    """Simulate the theory, train with more and less drawn anew, and compare the models.
 
     Parameters
     ----------
@@ -53,6 +71,8 @@ def main(
         As in `lensing.py`; the store is one folder, .zarr, for the theory to train on.
     numbers
         To how many numbers the data are compressed, if at all: the directions in which the theory varies.
+    only
+        Which of the three comparisons to make; all by default.
     epochs
         Train a dense network for so many epochs, instead of the default call.
     """
@@ -61,25 +81,38 @@ def main(
     options: dict[str, Any] = {"chunk": 500, "workers": -1, "progress": progress}
     sims = en.simulate(both, draws, seed=seed, store=store, **options)
     judges = en.simulate(both, fresh, seed=seed + 1000, **options)
-    leading = directions(np.asarray(sims.clean))[:, :numbers] if numbers else np.eye(len(survey.observed))
+    typical = np.asarray(sims.clean)[:, 0]
+    leading = directions(typical)[:, :numbers] if numbers else np.eye(typical.shape[1])
     x = survey.whitened(survey.observed[None]) @ leading
 
-    def formed(given: en.Simulations) -> en.Simulations:
-        """Compress the theory. Noise of unit variance stays such in orthogonal directions."""
+    def with_spectra(given: en.Simulations) -> en.Simulations:
+        """Compress the spectra. Noise of unit variance stays such in orthogonal directions."""
         clean = np.asarray(given.clean) @ leading
         return en.Simulations(clean, given.model, given.names, failed=given.failed, observe=both, seed=seed)
+
+    def with_theory(given: en.Simulations) -> en.Simulations:
+        """Draw the alignment once."""
+        rng, most = np.random.default_rng(seed), np.array([0.0, MOST_ALIGNED])[given.model]
+        clean = mean(np.asarray(given.clean) @ leading, most * rng.uniform(-1, 1, size=len(given)))
+        return en.Simulations(clean, given.model, given.names, failed=given.failed, observe=noisy, seed=seed)
+
+    def drawn_once(given: en.Simulations) -> en.Simulations:
+        theory = with_theory(given)
+        return en.Simulations(theory.x, theory.model, theory.names, failed=theory.failed)
 
     call: dict[str, Any] = {"seed": seed, "progress": progress}
     if epochs is not None:
         call |= {"recipe": en.Recipe(epochs=epochs), "members": 2, "learn_error": False}
-    noisy = formed(sims)
     rows, found = [], {}
-    for name, drawn in (
-        ("noise drawn anew", noisy),
-        ("noise drawn once", en.Simulations(noisy.x, noisy.model, noisy.names, failed=noisy.failed)),
+    for name, formed in (
+        ("noise and alignment drawn anew", with_spectra),
+        ("noise drawn anew", with_theory),
+        ("noise drawn once", drawn_once),
     ):
+        if only is not None and only != name:
+            continue
         start = time.perf_counter()
-        net = en.train(drawn, **call)
+        net = en.train(formed(sims), **call)
         check, answer = en.validate(net, formed(judges)), net.compare(x[0])
         found[name] = {
             "log_k": float(answer.log_k),
@@ -90,7 +123,7 @@ def main(
         said = f"{answer.log_k / TEN:.2f} ± {answer.error / TEN:.2f}, score {check.score.value:.4f} nats"
         rows.append(Row(f"log10 K, {name}", said.replace("-", "−")))
         print(f"\n{name}\n{net.choice or ''}\n{check}", flush=True)
-    return Result("Lensing: noise drawn anew, and drawn once", rows, found)
+    return Result("Lensing: what is drawn anew, and what once", rows, found)
 
 
 if __name__ == "__main__":
