@@ -81,8 +81,9 @@ def main(
     options: dict[str, Any] = {"chunk": 500, "workers": -1, "progress": progress}
     sims = en.simulate(both, draws, seed=seed, store=store, **options)
     judges = en.simulate(both, fresh, seed=seed + 1000, **options)
-    typical = np.asarray(sims.clean)[:, 0]
-    leading = directions(typical)[:, :numbers] if numbers else np.eye(typical.shape[1])
+    parts = np.asarray(sims.clean)
+    amplitude = np.random.default_rng(seed).uniform(-MOST_ALIGNED, MOST_ALIGNED, size=len(parts))
+    leading = directions(mean(parts, amplitude))[:, :numbers] if numbers else np.eye(parts.shape[2])
     x = survey.whitened(survey.observed[None]) @ leading
 
     def with_spectra(given: en.Simulations) -> en.Simulations:

@@ -188,11 +188,11 @@ def test_trials_are_listed_in_order_whichever_ends_first() -> None:
     ("short", "long", "taken", "again"),
     [
         (0.4010, 0.3, SET, [FIRST, SET]),  # what learns most
-        (0.4200, 0.3, SET, [FIRST, SET]),  # what learns slowly, and most
+        (0.4120, 0.3, SET, [FIRST, SET]),  # what learns slowly, and most
         (0.4010, 0.39, FIRST, [FIRST, SET]),  # what was best is best
         (0.4010, 0.3496, FIRST, [FIRST, SET]),  # by no more than chance
         (0.4010, 0.3494, SET, [FIRST, SET]),
-        (0.4500, 0.3, FIRST, []),  # behind by more than 15% of the 0.29 nats that were learned
+        (0.4200, 0.3, FIRST, []),  # behind by more than 5% of the 0.29 nats that were learned
     ],
 )
 def test_the_best_of_each_kind_is_tried_on_all_draws(

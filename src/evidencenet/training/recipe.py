@@ -180,8 +180,11 @@ class Recipe:
                 f"draws, or give a smaller batch: train(sims, recipe=Recipe(batch={max(1, n // 10)}))."
             )
         affordable = most / max(operations * n, 1.0)
-        allowed = min(_EPOCHS * np.sqrt(affordable), _LONGEST_PART * affordable)
-        usual = min(_PASSES / n, allowed, _LONGEST_ANEW if anew else _LONGEST)
+        if anew:
+            # What is drawn anew cannot be learned by heart: the more epochs, the better.
+            usual = min(affordable, _LONGEST_ANEW)
+        else:
+            usual = min(_PASSES / n, _EPOCHS * np.sqrt(affordable), _LONGEST_PART * affordable, _LONGEST)
         epochs = self.epochs or max(int(budget * usual), fewest)
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
