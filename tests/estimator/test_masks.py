@@ -124,7 +124,7 @@ def test_log_k_of_series_of_unequal_length(tmp_path: Path) -> None:
     exact = log_k_of_rest(padded, [np.zeros(16)] * 2, [np.eye(16), memory**lag])
     # A list of arrays of unequal length, as it comes.
     log_k = net.log_bayes_factor(observed)
-    assert wrong_by(log_k, exact) < 0.2
+    assert wrong_by(log_k, exact) < 0.25
     # The control: zeros after the end are not data.
     full = {"x": np.nan_to_num(padded), "mask": np.ones((400, 16), bool)}
     assert wrong_by(net.log_bayes_factor(full), exact) > 1.5 * wrong_by(log_k, exact)

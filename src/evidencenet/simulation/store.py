@@ -53,30 +53,33 @@ class Store:
     def read(self, model: int, start: int, max_bytes: int | None = None) -> Chunk | None:
         """Return the chunk that begins at a draw; None if it is missing, damaged, or belongs elsewhere."""
         place = self._place(model, start)
-        if not place.exists():
-            return None
-        try:
-            about, arrays = containers.read(place, ".zarr", max_bytes)
-            self._check_identity(about or {}, model, start)
-            about = about or {}
-            return Chunk(
-                containers.unflatten("x", about["x"], arrays),
-                containers.unflatten("theta", about["theta"], arrays),
-                arrays["valid"],
-                about["failure"],
-                columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
-            )
-        except (FileError, FileNotFoundError, KeyError) as error:
-            if not place.exists():
-                # Another process has just put it together with the one before it.
+        while (folder := _state_of(place)) is not None:
+            try:
+                return self._read(place, model, start, max_bytes)
+            except (FileError, FileNotFoundError, KeyError) as error:
+                if _state_of(place) != folder:
+                    # Another process has just written it anew, or put it together with the one before it.
+                    continue
+                warnings.warn(
+                    f"the chunk at draw {start} of model {model} in {self.path} is damaged and counts as "
+                    f"missing: {error}",
+                    EvidenceWarning,
+                    stacklevel=2,
+                )
                 return None
-            warnings.warn(
-                f"the chunk at draw {start} of model {model} in {self.path} is damaged and counts as "
-                f"missing: {error}",
-                EvidenceWarning,
-                stacklevel=2,
-            )
-            return None
+        return None
+
+    def _read(self, place: Path, model: int, start: int, max_bytes: int | None) -> Chunk:
+        about, arrays = containers.read(place, ".zarr", max_bytes)
+        self._check_identity(about or {}, model, start)
+        about = about or {}
+        return Chunk(
+            containers.unflatten("x", about["x"], arrays),
+            containers.unflatten("theta", about["theta"], arrays),
+            arrays["valid"],
+            about["failure"],
+            columns=None if about.get("columns") is None else tuple(map(str, about["columns"])),
+        )
 
     def pieces(self, model: int) -> "Pieces":
         """Return which chunks of a model there are, from their descriptions alone."""
@@ -401,3 +404,12 @@ def _check_same(path: Path, there: Mapping[str, Any], wanted: Mapping[str, Any])
             f"{path} was made with other settings: {'; '.join(different)}. Give the same settings to "
             "continue it, or another path, or delete the folder to begin again."
         )
+
+
+def _state_of(folder: Path) -> tuple[int, int] | None:
+    """Tell a folder from another one that later has the same name; None if there is none."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
