@@ -87,13 +87,9 @@ def main(
     x = survey.whitened(survey.observed[None]) @ leading
 
     def with_spectra(given: en.Simulations) -> en.Simulations:
-        """Compress the spectra, and let all of them serve both models, whose cosmologies are alike.
-
-        Noise of unit variance stays such in orthogonal directions.
-        """
-        clean = np.tile(np.asarray(given.clean) @ leading, (2, 1, 1))
-        model = np.repeat([0, 1], len(given))
-        return en.Simulations(clean, model, given.names, failed=given.failed, observe=both, seed=seed)
+        """Compress the spectra. Noise of unit variance stays such in orthogonal directions."""
+        clean = np.asarray(given.clean) @ leading
+        return en.Simulations(clean, given.model, given.names, failed=given.failed, observe=both, seed=seed)
 
     def with_theory(given: en.Simulations) -> en.Simulations:
         """Draw the alignment once."""
