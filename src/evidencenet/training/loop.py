@@ -68,8 +68,9 @@ def train_chunk(
     parts: int,
     member: Member,
     chunk: Chunk,
+    order: jax.Array,
 ) -> tuple[Member, jax.Array]:
-    """Train on the minibatches (steps, batch, ...) of a chunk, one after the other; return the mean loss too.
+    """Train on the minibatches (steps, batch, ...) of a chunk, in some order; return the mean loss too.
 
     The gradient of a batch is computed in `parts`.
     """
@@ -80,7 +81,8 @@ def train_chunk(
 
     slope = jax.value_and_grad(objective, has_aux=True)
 
-    def step(member: Member, batch: Chunk) -> tuple[Member, jax.Array]:
+    def step(member: Member, number: jax.Array) -> tuple[Member, jax.Array]:
+        batch = jax.tree.map(lambda leaf: leaf[number], chunk)
         (value, state), gradient = in_parts(slope, parts, member.weights, member.state, batch)
         optimiser = recipe.optimiser(member.steps)
         updates, optimiser_state = optimiser.update(gradient, member.optimiser, member.weights)
@@ -93,7 +95,7 @@ def train_chunk(
         )
         return changed, value
 
-    member, values = jax.lax.scan(step, member, chunk)
+    member, values = jax.lax.scan(step, member, order)
     return member, jnp.mean(values)
 
 
@@ -146,7 +148,8 @@ class History:
     ----------
     train_loss, score
         Mean training loss, and held-out log score in nats, after each epoch, (members, 1 + epochs). Entry 0
-        is before training; NaN after a member has stopped.
+        is before training; NaN after a member has stopped. The loss is NaN too while a member is the same as
+        its stem, which is trained in its place.
     best_epoch
         After how many epochs each member was at its best, and whose weights it keeps, (members,).
     batch
@@ -168,7 +171,7 @@ class History:
     compile_seconds: float
 
     def __repr__(self) -> str:
-        epochs = np.isfinite(self.train_loss).sum(axis=1)
+        epochs = np.sum(~np.isnan(self.score), axis=1) - 1
         score = self.score[np.arange(len(self.best_epoch)), self.best_epoch]
         members = zip(self.best_epoch, epochs, score, strict=True)
         listed = "\n".join(
@@ -246,15 +249,35 @@ class Checkpoint(NamedTuple):
 class _Course:
     """One member's course: its present state, its best weights, the figures of each epoch, and its device.
 
-    Epoch 0 is before training. The device is told by its place in the list of devices.
+    Epoch 0 is before training. The device is told by its place in the list of devices. For the first `branch`
+    epochs a member is the same as its `stem`, another member or itself. Then minibatches come in an order of
+    its own.
     """
 
+    number: int
+    stem: int
+    branch: int
+    seed: int
     member: Member
     best: Any
     best_epoch: int
     losses: list[float]
     scores: list[float]
     place: int = 0
+
+    def order(self, epoch: int, chunk: int, steps: int) -> np.ndarray:
+        """Return the order in which the minibatches of a chunk are used, (steps,)."""
+        number = self.stem if epoch < self.branch else self.number
+        seed = np.random.SeedSequence(self.seed, spawn_key=(number, epoch, chunk))
+        return np.random.default_rng(seed).permutation(steps).astype(np.int32)
+
+    def branch_off(self, stem: "_Course", place: Callable[..., Any]) -> None:
+        """Become a copy of another member; `place` puts its arrays on the device of this one."""
+        # Copied, because the compiled function reuses the memory of a running member.
+        self.member = place(partial(jax.tree.map, np.array), stem.member)
+        self.best, self.best_epoch = stem.best, stem.best_epoch
+        # It was not trained itself until now.
+        self.losses, self.scores = [np.nan] * len(stem.losses), [*stem.scores]
 
     def finished(self, patience: int) -> bool:
         """Say whether the score has not improved for so many epochs: then this member stops."""
@@ -345,7 +368,7 @@ def train_ensemble(
     chunk = next(iter(source.epoch(0)))
     example = jax.tree.map(lambda array: np.zeros(array.shape[2:], array.dtype), chunk.x)
     fixed, starts = initialise_members(architecture, example, outputs, members, seed)
-    starts = starts if chosen is None else [starts[number] for number in chosen]
+    numbers = range(members) if chosen is None else chosen
     optimiser = recipe.optimiser(source.steps * recipe.epochs)
     schedule = np.int32(source.steps * recipe.epochs), np.float32(recipe.average * source.steps)
 
@@ -353,10 +376,11 @@ def train_ensemble(
         return Member(weights, state, optimiser.init(weights), weights, np.int32(0), *schedule)
 
     clock = time.perf_counter()
-    devices, first = Devices.for_members(len(starts)), begin(*starts[0])
+    devices, first = Devices.for_members(len(numbers)), begin(*starts[0])
     parts = parts_of(architecture, chunk, outputs, first.state)
     step = partial(train_chunk, fixed, loss, recipe, parts)
-    train = devices.compiled(step, first, chunk, donate_argnums=0)
+    order = np.arange(len(chunk.label), dtype=np.int32)
+    train = devices.compiled(step, first, chunk, order, donate_argnums=0)
     judged = devices.compiled(partial(judge_chunk, fixed, loss), 1.0, first.weights, first.state, held_out)
     compile_seconds = time.perf_counter() - clock
     judges = [_Judge(*each) for each in zip(judged, devices.copies(held_out), strict=True)]
@@ -364,11 +388,13 @@ def train_ensemble(
     # With an offset, the offset alone is the start to beat. Without one, the initial weights mean nothing.
     offset_odds = None if held_out.offset is None else judge.log_odds(0.0, first.weights, first.state)
     score = np.inf if offset_odds is None else judge.score(offset_odds)
-    places = [devices.place_of(number) for number in range(len(starts))]
-    courses = [
-        _Course(devices.call(place, begin, *start), start, 0, [np.nan], [score], place)
-        for start, place in zip(starts, places, strict=True)
-    ]
+    stems = members if recipe.stems is None else min(recipe.stems, members)
+    branch = 0 if stems == members else recipe.epochs // 2
+    courses = []
+    for position, number in enumerate(numbers):
+        stem, place = number % stems, devices.place_of(position)
+        member = devices.call(place, begin, *starts[stem])
+        courses.append(_Course(number, stem, branch, seed, member, starts[stem], 0, [np.nan], [score], place))
     seconds = _resume(checkpoint, courses)
     _run_epochs(courses, seconds, train, judges, devices, source, recipe, checkpoint, progress)
     weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(course.best for course in courses))
@@ -399,38 +425,54 @@ def _run_epochs(
 ) -> None:
     """Train all members epoch by epoch, until each has stopped; `seconds` are those of the epochs done."""
 
-    def run(course: _Course, copies: Sequence[Chunk]) -> float:
-        course.member, loss = train[course.place](course.member, copies[course.place])
+    def run(course: _Course, epoch: int, number: int, copies: Sequence[Chunk]) -> float:
+        chunk = copies[course.place]
+        order = course.order(epoch, number, len(chunk.label))
+        course.member, loss = train[course.place](course.member, chunk, order)
         return float(loss)
 
     def evaluate(course: _Course) -> float:
         judge = judges[course.place]
         return judge.score(judge.log_odds(1.0, course.member.average, course.member.state))
 
-    epochs, members, draws = recipe.epochs or 0, len(courses), source.steps * source.batch
+    epochs, draws = recipe.epochs or 0, source.steps * source.batch
+    stems, shared = len({course.stem for course in courses}), courses[0].branch
+    passes = [stems if epoch < shared else len(courses) for epoch in range(epochs)]
     with (
-        ThreadPoolExecutor(min(members, max(processors(), len(devices)))) as pool,
+        ThreadPoolExecutor(min(len(courses), max(processors(), len(devices)))) as pool,
         ThreadPoolExecutor(1) as reader,
-        Progress("training", epochs * draws * members, enabled=progress) as bar,
+        Progress("training", draws * sum(passes), enabled=progress) as bar,
     ):
-        done = draws * members * len(seconds)
+        done = draws * sum(passes[: len(seconds)])
         for epoch in range(len(seconds), epochs):
-            active = [course for course in courses if not course.finished(recipe.patience)]
+            running = _running(courses, epoch, devices)
+            active = [course for course in running if not course.finished(recipe.patience)]
             if not active:
                 break
             clock = time.perf_counter()
             losses = []
-            for copies in _ahead(reader, source.epoch(epoch), devices):
-                losses.append(list(pool.map(partial(run, copies=copies), active)))
+            for number, copies in enumerate(_ahead(reader, source.epoch(epoch), devices)):
+                one = partial(run, epoch=epoch, number=number, copies=copies)
+                losses.append(list(pool.map(one, active)))
                 done += copies[0].label.size * len(active)
-                bar.update(done, **_fields(epoch, losses, courses))
+                bar.update(done, **_fields(epoch, losses, active))
             means = np.mean(losses, axis=0)
             for course, loss, score in zip(active, means, pool.map(evaluate, active), strict=True):
                 course.note(float(loss), score)
-            bar.update(done, **_fields(epoch, losses, courses))
+            bar.update(done, **_fields(epoch, losses, active))
             seconds.append(time.perf_counter() - clock)
             if checkpoint is not None:
                 _keep(checkpoint, courses, seconds)
+
+
+def _running(courses: list[_Course], epoch: int, devices: Devices) -> list[_Course]:
+    """Return the members that differ from each other in this epoch; members that branch off now are made."""
+    leading = {course.stem: course for course in reversed(courses)}
+    for course in courses:
+        stem = leading[course.stem]
+        if epoch == course.branch and course is not stem:
+            course.branch_off(stem, partial(devices.call, course.place))
+    return [course for course in courses if epoch >= course.branch or course is leading[course.stem]]
 
 
 def _accepted(

@@ -31,6 +31,9 @@ _SQUARES = 0.99
 # A minibatch is such a part of the draws: a larger one where noise is drawn anew, which was measured to score
 # better (docs/decisions.md, "Any size").
 _BATCHES, _BATCHES_OF_SETS, _BATCHES_ANEW = 400, 800, 100
+# Members that share nothing, where training takes long. Four members of two stems were as accurate as four
+# that share nothing, in three quarters of the time (docs/decisions.md, "Members that share a stem").
+_STEMS = 2
 
 
 @explained_class(
@@ -79,6 +82,10 @@ class Recipe:
         A member stops after this many epochs without a better held-out score.
     held_out
         Fraction of the draws kept for early stopping, at most 50,000 of them.
+    stems
+        How many members are trained on their own from the start. The others are copies of them after half of
+        the epochs, and then have an order of the draws of their own. None is all members, or two if no
+        number of epochs is named and training takes long.
     network
         The architecture that goes with the recipe, if it has one of its own.
 
@@ -98,10 +105,11 @@ class Recipe:
     average: float = 0.5
     patience: int = 10
     held_out: float = 0.1
+    stems: int | None = None
     network: networks.Architecture | None = None
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "patience"):
+        for name in ("epochs", "batch", "patience", "stems"):
             value = getattr(self, name)
             if value is None and name != "patience":
                 continue
@@ -186,8 +194,13 @@ class Recipe:
         else:
             usual = min(_PASSES / n, _EPOCHS * np.sqrt(affordable), _LONGEST_PART * affordable, _LONGEST)
         epochs = self.epochs or max(int(budget * usual), fewest)
+        stems = self.stems
+        if stems is None and self.epochs is None and (anew or epochs <= 2 * self.patience):
+            # Trainings of more epochs are those of few draws. They are short, and members have learned what
+            # they can before half of the epochs; unless draws are observed anew.
+            stems = _STEMS
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
-        return replace(self, batch=batch, epochs=epochs, weight_decay=decay)
+        return replace(self, batch=batch, epochs=epochs, weight_decay=decay, stems=stems)
 
     def optimiser(self, steps: Any) -> optax.GradientTransformation:
         """Make the optimiser for this many steps in all, which may be a traced number of JAX."""
