@@ -12,14 +12,21 @@ from scipy.special import expit, log_softmax, softmax
 import evidencenet as en
 from conftest import draws, rms
 from evidencenet.estimator.error import ErrorModel
-from evidencenet.estimator.learn_error import _witnessed, shown_bias_square, squared_errors
+from evidencenet.estimator.learn_error import (
+    Witness,
+    _of_rival,
+    _of_shorter,
+    _witnessed,
+    shown_bias_square,
+    squared_errors,
+)
 from evidencenet.estimator.second_look import SecondLook
 from evidencenet.losses import Logistic
 from evidencenet.networks.architectures import Dense
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import History, Trained
 from evidencenet.training.plan import Plan
-from evidencenet.training.search import Rival
+from evidencenet.training.search import Rival, Shorter
 from evidencenet.training.split import Draws
 
 # --- The fit ---------------------------------------------------------------------------------------------
@@ -347,7 +354,8 @@ def judged_by_a_rival(size: float, rival_size: float, models: int = 2) -> tuple[
 
     rival = Rival("another kind", exact + other, costs(exact + other))
     nothing = np.full((n, models), 1e-8)
-    squared = _witnessed(nothing, exact + bias, costs(exact + bias), np.zeros(models), rival, None)
+    witness = _of_rival(rival, exact + bias, costs(exact + bias), np.zeros(models))
+    squared = _witnessed(nothing, exact + bias, [witness])
     weight = p * (1 - p)
     found, true = ((weight * square)[:, 1:].mean() for square in (squared, np.square(bias)))
     return float(found), float(true)
@@ -369,23 +377,56 @@ def test_a_rival_that_agrees_changes_nothing() -> None:
     assert found == pytest.approx(1e-8, rel=1.0)
 
 
-def test_what_a_second_look_finds_is_in_the_error() -> None:
+def test_errors_grow_until_they_cost_what_a_witness_says() -> None:
     rng = np.random.default_rng(6)
     log_odds = np.stack([np.zeros(50_000), rng.normal(size=50_000)], axis=1)
-    squared, costs = np.full((50_000, 2), 1e-8), np.zeros(50_000)
+    squared = np.full((50_000, 2), 1e-8)
     p = softmax(log_odds, axis=1)[:, 1]
+
+    def cost(square: np.ndarray) -> float:
+        # Errors e cost p(1 − p)e²/2.
+        return float(np.mean(p * (1 - p) * square[:, 1]) / 2)
+
+    # A second look is believed as far as it is beyond doubt: three of its errors are taken off.
     look = SecondLook("another kind", 0.01, 0.001)
-    grown = _witnessed(squared, log_odds, costs, np.zeros(2), None, look)
-    # Errors e cost p(1 − p)e²/2: the gain less three of its errors.
-    assert np.mean(p * (1 - p) * grown[:, 1]) / 2 == pytest.approx(0.007, rel=1e-6)
-    # A gain that may be chance changes nothing.
-    chance = SecondLook("another kind", 0.002, 0.001)
-    assert np.array_equal(_witnessed(squared, log_odds, costs, np.zeros(2), None, chance), squared)
-    # Of rare draws all errors grow by the same factor.
+    evenly = Witness(2 * look.certain, np.ones_like(squared))
+    grown = _witnessed(squared, log_odds, [evenly])
+    assert cost(grown) == pytest.approx(0.007, rel=1e-6)
+    # A gain that may be chance changes nothing, nor does a witness of less than is known already.
+    chance = Witness(2 * SecondLook("another kind", 0.002, 0.001).certain, np.ones_like(squared))
+    assert np.array_equal(_witnessed(squared, log_odds, [chance]), squared)
+    assert np.array_equal(_witnessed(grown, log_odds, [evenly, chance]), grown)
+    # In proportion to the errors, all of them grow by the same factor.
     uneven = squared * np.linspace(1, 3, len(squared))[:, None]
-    grown = _witnessed(uneven, log_odds, costs, np.zeros(2), None, look, False)
-    assert np.mean(p * (1 - p) * grown[:, 1]) / 2 == pytest.approx(0.007, rel=1e-6)
+    grown = _witnessed(uneven, log_odds, [Witness(0.014, uneven)])
+    assert cost(grown) == pytest.approx(0.007, rel=1e-6)
     assert np.ptp(grown[:, 1] / uneven[:, 1]) < 1e-6 * np.mean(grown[:, 1] / uneven[:, 1])
+
+
+@pytest.mark.parametrize(("epochs", "shorter"), [(14, 10), (6, 3)])
+def test_a_shorter_training_shows_what_is_not_yet_learned(epochs: int, shorter: int) -> None:
+    """Networks whose bias costs one over the epochs: the shorter training tells what the longer one lacks."""
+    rng = np.random.default_rng(6)
+    exact = np.stack([np.zeros(200_000), 1.5 * rng.normal(size=200_000)], axis=1)
+    p = softmax(exact, axis=1)
+    label = (rng.random(len(p)) < p[:, 1]).astype(int)
+    bias = np.sin(2 * exact)
+
+    def costs(log_odds: np.ndarray) -> np.ndarray:
+        return -log_softmax(log_odds, axis=1)[np.arange(len(label)), label]
+
+    long, short = (exact + bias / np.sqrt(number) for number in (epochs, shorter))
+    witness = _of_shorter(Shorter(shorter, short, costs(short)), epochs, long, costs(long))
+    true = float(np.mean(p[:, 1] * p[:, 0] * np.square(bias[:, 1]))) / epochs
+    # The gain is known to the root of twice its size over n, which one standard error is taken off; it enters
+    # times the ratio of what is missing to what was gained.
+    factor = shorter / (epochs - shorter)
+    gain = 0.5 * true / factor
+    sigma = 2 * factor * np.sqrt(2 * gain / len(p))
+    assert true - 5 * sigma < witness.variance < true + 3 * sigma
+    # A control: networks that were as good after the shorter training lack nothing.
+    same = _of_shorter(Shorter(shorter, long, costs(long)), epochs, long, costs(long))
+    assert same.variance == 0
 
 
 def test_a_bias_that_labels_of_rare_draws_show_is_in_the_error() -> None:

@@ -30,6 +30,7 @@ from evidencenet.networks.architectures import (
     Spectrum,
     Squares,
     Table,
+    Windows,
 )
 from evidencenet.training.inputs import prepare
 from evidencenet.training.loop import train_ensemble
@@ -67,6 +68,7 @@ EVIDENCE_KINDS: list[tuple[Any, tuple[int, ...]]] = [
     (Categories(hidden=3), (20, 4)),
     (Irregular(waves=5, hidden=3), (20, 2)),
     (Regression(waves=3, hidden=3), (12, 2)),
+    (Windows(windows=7, hidden=3, nodes=4), (12, 2)),
     (Groups(hidden=3), (5, 6)),
     (Groups(hidden=3, nodes=4), (5, 6, 2)),
 ]

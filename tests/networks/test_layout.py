@@ -204,6 +204,7 @@ LEARNED = [
     ("autocorrelation", networks.Recurrence(), 0.02, networks.DeepSet()),
     ("markov_chain", networks.Categories(), 0.02, networks.DeepSet()),
     ("light_curve", networks.Irregular(), 0.03, networks.Dense()),
+    ("dip", networks.Windows(), 0.04, networks.Dense()),
     ("subjects", networks.Groups(), 0.03, networks.Dense()),
     ("marked_points", networks.Regression(), 0.03, networks.DeepSet()),
 ]

@@ -23,6 +23,7 @@ from evidencenet.networks.modules import (
     RegressionEncoder,
     SetEncoder,
     Waves,
+    WindowsEncoder,
     _windows,
     sine_and_cosine,
 )
@@ -461,6 +462,29 @@ def test_neighbours_at_irregular_times_are_seen_in_pairs() -> None:
     # A control: values that are exchanged have other neighbours.
     x[[2, 6], 1] = x[[6, 2], 1]
     assert np.abs(np.asarray(pairs(x, there).smooth) - np.asarray(found)).max() > 1e-3
+
+
+def test_windows_sum_over_elements_nearby() -> None:
+    """An irregular series as sums over windows: each element belongs to its two nearest windows."""
+    time, y = rng(7).uniform(-2.5, 2.5, 15), rng(8).normal(size=15)
+    there = np.arange(15) < 11
+    x = {"mask": there, "x": np.stack([time, y], axis=1).astype(np.float32)}
+    encoder = WindowsEncoder(2, 9, 4, 6, 3, rng())
+    shares = np.asarray(encoder._tents(jnp.asarray(time, jnp.float32)))
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    centre = np.linspace(-np.sqrt(3), np.sqrt(3), 9)
+    # Tents keep the mean of what lies inside, and what lies outside is in the last window.
+    np.testing.assert_allclose(shares @ centre, np.clip(time, centre[0], centre[-1]), atol=1e-5)
+    assert (shares > 0).sum(axis=1).max() <= 2
+    # The order of the elements means nothing, nor what stands behind the mask.
+    found = encoded(encoder, x)
+    order = rng(9).permutation(15)
+    changed = {"mask": there[order], "x": np.where(there[:, None], x["x"], 1e3)[order]}
+    for one, other in zip(found, encoded(encoder, changed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-4)
+    # A control: the same values at other times are another series.
+    moved = {"mask": there, "x": np.stack([time[::-1], y], axis=1).astype(np.float32)}
+    assert np.abs(np.asarray(encoded(encoder, moved).exact) - np.asarray(found.exact)).max() > 1e-2
 
 
 def test_images_are_averaged_over_parts_too() -> None:

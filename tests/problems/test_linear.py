@@ -1,9 +1,12 @@
 """Linear signals: new problems against dense covariances."""
 
+from typing import Any
+
 import numpy as np
+import pytest
 
 from evidencenet import problems
-from routes import draws, normal
+from routes import draws, log_mean, normal
 
 
 def test_templates_against_scipy() -> None:
@@ -42,3 +45,47 @@ def test_spectral_line_against_scipy() -> None:
         continuum = np.eye(20) + np.ones((20, 20)) + np.outer(slope, slope)
         expected.append(normal(x, continuum + 4 * np.outer(line, line)))
     np.testing.assert_allclose(problem.log_evidence(x), np.stack(expected, axis=1), rtol=0, atol=1e-9)
+
+
+def test_oscillation_against_scipy() -> None:
+    problem = problems.oscillation(30, 4, strength=1.8, spread=0.6, decay=9.0)
+    x = draws(problem)
+    t = np.arange(30)
+    oscillations = []
+    for f in (0.03, 0.12, 0.21, 0.30):
+        wave = np.exp(2j * np.pi * f * t - t / 9)
+        covariance = np.eye(30) + 0.36 * np.outer(wave, wave.conj()).real
+        oscillations.append(normal(x - 1.8 * wave.imag, covariance))
+    expected = np.stack([normal(x, np.eye(30)), log_mean(oscillations)], axis=1)
+    np.testing.assert_allclose(problem.log_evidence(x), expected, rtol=0, atol=1e-9)
+
+
+def test_oscillation_is_what_its_parameters_say() -> None:
+    # The noise is the same in both, so the difference is the oscillation alone.
+    simulate = problems.oscillation().models[1].simulate
+    assert simulate is not None
+    x, noise = (
+        simulate(
+            np.random.default_rng(1), {"sine": np.full(12, a), "cosine": np.full(12, b), "f": np.arange(12)}
+        )
+        for a, b in ((2.0, -3.0), (0.0, 0.0))
+    )
+    t, frequency = np.arange(128), np.linspace(0.03, 0.30, 12)[:, None]
+    wave = 2 * np.sin(2 * np.pi * frequency * t) - 3 * np.cos(2 * np.pi * frequency * t)
+    np.testing.assert_allclose(x - noise, np.exp(-t / 26) * wave, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["strength", "spread", "decay"])
+def test_scales_of_the_oscillation_are_above_zero(name: str) -> None:
+    options: dict[str, Any] = {name: -1.0}
+    with pytest.raises(ValueError, match=rf"{name} must be a finite number above 0, got -1\.0"):
+        problems.oscillation(**options)
+
+
+def test_bad_oscillation() -> None:
+    with pytest.raises(ValueError, match="size must be at least 2, got 1"):
+        problems.oscillation(1)
+    with pytest.raises(ValueError, match="frequencies must be at least 1, got 0"):
+        problems.oscillation(frequencies=0)
+    with pytest.raises(ValueError, match=r"x must have shape \(n, 128\), got \(3, 127\)"):
+        problems.oscillation().log_evidence(np.zeros((3, 127)))

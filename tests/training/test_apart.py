@@ -22,12 +22,15 @@ def sims() -> en.Simulations:
     return en.simulate(en.problems.mean_test(size=5).models, 2_000, seed=1, progress=False)
 
 
-def test_jobs_train_the_same_members(sims: en.Simulations, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("patience", "stems"), [(1, None), (10, 2)])
+def test_jobs_train_the_same_members(
+    sims: en.Simulations, tmp_path: Path, patience: int, stems: int | None
+) -> None:
     """With batch normalisation, whose states JAX tells apart by identity; and members that stop early."""
     options: dict[str, Any] = {
         "members": 3,
         "network": networks.Dense(width=13, norm=True),
-        "recipe": en.Recipe(epochs=5, patience=1, learning_rate=0.03),
+        "recipe": en.Recipe(epochs=5, patience=patience, learning_rate=0.03, stems=stems),
         "augment": lambda rng, x: rng.permuted(x, axis=1),
         "learn_error": False,
         "seed": 2,

@@ -163,6 +163,56 @@ def test_history_of_a_member_that_never_stopped(small: Case) -> None:
     assert axis.lines
 
 
+def test_members_branch_off_from_stems(small: Case) -> None:
+    """Four members of two stems: equal in pairs for half of the epochs, and then all different."""
+    recipe = en.Recipe(epochs=6, batch=100, stems=2)
+    options: dict[str, Any] = {"network": "dense", "learn_error": False, "seed": 1, "progress": False}
+    net = en.train(small.sims, recipe=recipe, **options)
+    score, loss = net.history.score, net.history.train_loss
+    np.testing.assert_array_equal(score[:2, :4], score[2:, :4])
+    for later in (4, 5, 6):
+        assert len(set(score[:, later])) == 4
+    assert score[0, 1] != score[1, 1]
+    # Only what was trained counts: four members for three epochs, and two for six.
+    assert np.isfinite(loss).sum() == 2 * 6 + 2 * 3
+    assert "best after epoch" in repr(net.history)
+    assert "of 6" in repr(net.history)
+    log_k, exact = net.members(small.fresh.x), small.problem.log_bayes_factor(small.fresh.x)
+    assert np.all(np.std(log_k, axis=0) > 0)
+    # As good as members that share nothing.
+    alone = en.train(small.sims, recipe=replace(recipe, stems=None), **options)
+    assert len(set(alone.history.score[:, 1])) == 4
+    errors = [
+        np.sqrt(np.mean(np.square(each.log_bayes_factor(small.fresh.x) - exact))) for each in (net, alone)
+    ]
+    assert errors[0] < 1.2 * errors[1]
+    # The stems are the same members whether others branch off from them or not.
+    two = en.train(small.sims, recipe=recipe, members=2, **options)
+    np.testing.assert_array_equal(two.members(small.fresh.x), log_k[:2])
+
+
+def test_stems_that_stop_early_are_copied() -> None:
+    sims = draws(en.problems.mean_test(size=20), 600, seed=2)
+    recipe = en.Recipe(epochs=200, batch=50, learning_rate=3e-3, weight_decay=0.0, patience=5, stems=2)
+    net = en.train(sims, network="dense", recipe=recipe, learn_error=False, seed=1, progress=False)
+    assert net.history.score.shape[1] < 100
+    assert np.all(net.history.best_epoch > 0)
+    log_k = net.members(sims.x)
+    np.testing.assert_array_equal(log_k[:2], log_k[2:])
+    assert np.abs(log_k[0] - log_k[1]).max() > 0.1
+
+
+def test_stems_are_chosen_where_training_takes_long() -> None:
+    many, few = (en.Recipe().for_draws(n, operations=5e5) for n in (180_000, 5_000))
+    assert many.stems == 2
+    assert few.stems is None
+    assert en.Recipe(epochs=6).for_draws(180_000, operations=5e5).stems is None
+    assert en.Recipe.paper().for_draws(900_000).stems is None
+    assert en.Recipe(stems=3).for_draws(180_000, operations=5e5).stems == 3
+    with pytest.raises(ValueError, match=r"stems = 0; wanted a whole number, 1 or more"):
+        en.Recipe(stems=0)
+
+
 def test_a_network_of_ones_own(small: Case) -> None:
     def mine(x: Any, outputs: int, *, key: jax.Array) -> eqx.Module:
         return eqx.nn.MLP(x.size, outputs, 16, 1, key=key)

@@ -5,15 +5,17 @@ networks are trained on each half of the draws as well. Where variances fall as 
 twice that of all draws, and they share one part of it. So a half differs from all as much as all differ from
 the truth. The same holds for a bias that falls as 1/n, since it is twice as large for a half.
 
-Halves do not show what a kind of network can never learn. Two other witnesses do, and the squared errors grow
-until they agree with both: a network of another kind, trained on all draws (`Rival`), and what a small second
-network still finds in held-out draws (`SecondLook`).
+Halves do not show what a kind of network can never learn, or would have learned in a longer training. Three
+other witnesses do, and the squared errors grow until they agree with all: a network of another kind, trained
+on all draws (`Rival`); what a small second network still finds in held-out draws (`SecondLook`); and how much
+worse the same network was after a shorter training (`Shorter`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import expit, softmax
@@ -29,7 +31,8 @@ from evidencenet.estimator.second_look import SecondLook, look_again
 from evidencenet.training.baseline import Gaussians
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import Trained
-from evidencenet.training.search import Rival, natural
+from evidencenet.training.recipe import MOST_OPERATIONS
+from evidencenet.training.search import Rival, Shorter, natural
 from evidencenet.training.split import Draws
 from evidencenet.training.trainer import Trainer
 
@@ -45,6 +48,8 @@ _LARGEST_PART = 0.5
 _UNNOTICED = 4.0
 # At least this part of the squared errors is left, whatever a partner changes: its own errors are not less.
 _LEAST_LEFT = 0.3
+# Networks whose training takes less arithmetic than this are quick: more halves of them cost little.
+_QUICK, _MOST_DIVISIONS = MOST_OPERATIONS / 2, 3
 # Bins of log K in which a bias is looked for, and the weight p (1 − p) of the draws that a bin needs: 1/√25
 # is the error of a shift.
 _BIAS_BINS, _LEAST_BIAS_WEIGHT = 16, 25.0
@@ -66,6 +71,7 @@ def learn_error_model(
     *,
     rival: Rival | None = None,
     second_look: SecondLook | None = None,
+    shorter: Shorter | None = None,
     log_odds: np.ndarray | None = None,
     offset_error: np.ndarray | None = None,
     seed: int,
@@ -85,6 +91,8 @@ def learn_error_model(
         A network of another kind, trained on the same draws.
     second_look
         What a second network still finds in held-out draws.
+    shorter
+        The same plan after a shorter training.
     log_odds
         Log-odds of the held-out draws by each member with a partner's part, (members, n, K); None if the
         network has no partner.
@@ -101,13 +109,24 @@ def learn_error_model(
     log_k = draws.held_out_log_k(trained.log_odds)
     # Halves are trained for as many epochs as all draws, and so for half as long. What networks have not yet
     # learned at the end of their training then shows too: halves, trained for as long, would lack the same.
-    fit_half = partial(trainer.fit_one, epochs=trainer.sized(inputs).epochs)
-    squared = squared_errors(inputs, trained, fit_half, seed=seed, progress=progress)
+    epochs = trainer.sized(inputs).epochs or 1
+    fit_half = partial(trainer.fit_one, epochs=epochs)
+    squared = squared_errors(
+        inputs, trained, fit_half, divisions=_divisions(trainer, inputs), seed=seed, progress=progress
+    )
     costs = draws.weight[draws.held_out_rows] * trained.costs[:, : len(model)].mean(axis=0)
     offset = np.broadcast_to(draws.log_odds, log_k.shape)
     if draws.known is not None:
         offset = offset + draws.known[draws.held_out_rows]
-    squared = _witnessed(squared, log_k + offset, costs, offset, rival, second_look, draws.plain is None)
+    witnesses = []
+    if rival is not None:
+        witnesses.append(_of_rival(rival, log_k + offset, costs, offset))
+    if second_look is not None:
+        shape = np.ones_like(squared) if draws.plain is None else np.maximum(squared, 0.0)
+        witnesses.append(Witness(2 * second_look.certain, shape))
+    if shorter is not None and shorter.epochs < epochs:
+        witnesses.append(_of_shorter(shorter, epochs, log_k, costs))
+    squared = _witnessed(squared, log_k + offset, witnesses)
     if log_odds is not None:
         joined = draws.held_out_log_k(log_odds)
         squared = _joined_errors(squared, log_k + offset, joined - log_k)
@@ -135,9 +154,10 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
     draws = fit.inputs.draws
     if not request.learn_error or not can_be_halved(draws):
         return net
-    rival, second_look = None, None
+    rival, second_look, shorter = None, None, None
     if fit.search is not None:
         rival, log_k = fit.rival, draws.held_out_log_k(fit.log_odds)
+        shorter = fit.search.shorter if draws.stream is None else None
         # Where log K is the baseline's, trials of several kinds on top of it found nothing, on more draws.
         if fit.inputs.baseline is None or fit.trained.gain.any():
             others = natural(draws)
@@ -149,6 +169,7 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
         fit.trainer,
         rival=rival,
         second_look=second_look,
+        shorter=shorter,
         log_odds=None if fit.partner is None else fit.log_odds,
         seed=request.seeds.error,
         progress=request.progress,
@@ -157,18 +178,21 @@ def with_learned_error(net: EvidenceNetwork, request: Request, fit: Fit) -> Evid
 
 
 def squared_errors(
-    inputs: Inputs, trained: Trained, fit_one: FitOne, *, seed: int, progress: bool
+    inputs: Inputs, trained: Trained, fit_one: FitOne, *, divisions: int = 1, seed: int, progress: bool
 ) -> np.ndarray:
     """Estimate squared errors of log K against model 0 for the held-out draws, (n, K).
 
     Single ones are rough, and may be negative. `fit_one` trains one network with seeds from a generator, and
-    returns log K of the held-out draws, (n, K). The other parameters are those of `learn_error_model`.
+    returns log K of the held-out draws, (n, K). The draws are halved in so many `divisions`. The other
+    parameters are those of `learn_error_model`.
     """
     draws = inputs.draws
     n, members = len(draws.held_out_rows), len(trained.gain)
     if inputs.baseline is not None and not trained.gain.any():
         return _squared_errors_of_baseline(inputs) + _undetected_square(trained, n)
-    differences, baseline_differences = _differences_of_halves(inputs, trained, fit_one, seed, progress)
+    differences, baseline_differences = _differences_of_halves(
+        inputs, trained, fit_one, divisions, seed, progress
+    )
     uncorrected = _uncorrected_part(differences[..., 1:], baseline_differences[..., 1:])
     squared: np.ndarray = np.mean(np.square(differences - uncorrected * baseline_differences), axis=0)
     if members > 1:
@@ -183,42 +207,53 @@ def squared_errors(
     return squared + uncorrected**2 * _squared_errors_of_baseline(inputs)
 
 
-def _witnessed(
-    squared: np.ndarray,
-    log_odds: np.ndarray,
-    costs: np.ndarray,
-    share_odds: np.ndarray,
-    rival: Rival | None,
-    second_look: SecondLook | None,
-    evenly: bool = True,
-) -> np.ndarray:
-    """Let squared errors grow until they agree with a rival and with a second look.
+class Witness(NamedTuple):
+    """What the errors of log-odds cost at least, and where.
 
     Errors e of log-odds cost half of their variance over the models, V(e), in nats: models are drawn with
-    their posterior probabilities. If the errors of two networks A and B are independent, V of their
-    difference is V(e_A) + V(e_B) on average, and B scores worse by half of V(e_B) − V(e_A). So V(e_A) is half
-    of V of the difference, less what B scores worse. A second network that gains g nats shows that V(e_A) is
-    at least 2g. It does not show where: all errors grow by as much if they shall grow `evenly`, else each in
-    proportion to itself.
+    their posterior probabilities. `variance` is a mean of V(e) over the draws, and `shape` is in proportion
+    to the squared errors that are missing, (n, K).
+    """
+
+    variance: float
+    shape: np.ndarray
+
+
+def _of_rival(rival: Rival, log_odds: np.ndarray, costs: np.ndarray, share_odds: np.ndarray) -> Witness:
+    """Return what a network of another kind says of the errors of ours.
+
+    If the errors of two networks A and B are independent, V of their difference is V(e_A) + V(e_B) on
+    average, and B scores worse by half of V(e_B) − V(e_A). So V(e_A) is half of V of the difference, less
+    what B scores worse.
     """
     p = softmax(log_odds, axis=1)
-    witnessed, shape = 0.0, np.maximum(np.mean(squared), 0.0) * np.ones_like(squared)
-    if rival is not None:
-        difference = rival.log_k + share_odds - log_odds
-        mean = np.sum(p * difference, axis=1, keepdims=True)
-        variance = float(np.mean(np.sum(p * np.square(difference - mean), axis=1)))
-        worse = float(np.mean(rival.costs - costs))
-        witnessed = float(np.clip(variance / 2 - worse, 0.0, variance))
-        shape = np.square(difference)
-    if second_look is not None and 2 * second_look.certain > witnessed:
-        witnessed, shape = 2 * second_look.certain, np.ones_like(squared)
-        if not evenly:
-            shape = np.maximum(squared, 0.0)
-    missing = witnessed - _cost_of(squared, p)
-    if missing <= 0 or _cost_of(shape, p) <= 0:
-        return squared
-    grown: np.ndarray = squared + shape * (missing / _cost_of(shape, p))
-    return grown
+    difference = rival.log_k + share_odds - log_odds
+    mean = np.sum(p * difference, axis=1, keepdims=True)
+    variance = float(np.mean(np.sum(p * np.square(difference - mean), axis=1)))
+    worse = float(np.mean(rival.costs - costs))
+    return Witness(float(np.clip(variance / 2 - worse, 0.0, variance)), np.square(difference))
+
+
+def _of_shorter(shorter: Shorter, epochs: int, log_k: np.ndarray, costs: np.ndarray) -> Witness:
+    """Return what a shorter training of the same plan says of the errors.
+
+    If what networks have not yet learned costs one over the epochs, the score that is still missing follows
+    from how much worse the shorter training was, as far as that is more than one standard error.
+    """
+    gained = shorter.costs - costs
+    certain = max(float(np.mean(gained) - np.std(gained) / np.sqrt(len(gained))), 0.0)
+    missing = certain * shorter.epochs / (epochs - shorter.epochs)
+    return Witness(2 * missing, np.square(shorter.log_k - log_k))
+
+
+def _witnessed(squared: np.ndarray, log_odds: np.ndarray, witnesses: Sequence[Witness]) -> np.ndarray:
+    """Let squared errors grow until they cost as much as each witness says."""
+    p = softmax(log_odds, axis=1)
+    for witness in witnesses:
+        missing, cost = witness.variance - _cost_of(squared, p), _cost_of(witness.shape, p)
+        if missing > 0 and cost > 0:
+            squared = squared + witness.shape * (missing / cost)
+    return squared
 
 
 def _joined_errors(squared: np.ndarray, log_odds: np.ndarray, change: np.ndarray) -> np.ndarray:
@@ -278,10 +313,23 @@ def shown_bias_square(
     return result
 
 
+def _divisions(trainer: Trainer, inputs: Inputs) -> int:
+    """Return in how many ways the draws are halved: one training of two halves tells the level to a third.
+
+    Draws of a stream, and groups of rare draws, are divided in one way.
+    """
+    if inputs.draws.stream is not None or inputs.draws.group is not None:
+        return 1
+    return int(np.clip(_QUICK / max(trainer.operations(inputs), 1.0), 1, _MOST_DIVISIONS))
+
+
 def _differences_of_halves(
-    inputs: Inputs, trained: Trained, fit_one: FitOne, seed: int, progress: bool
+    inputs: Inputs, trained: Trained, fit_one: FitOne, divisions: int, seed: int, progress: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Train on each half; return log K minus that of all draws, and the same of the baseline, (2, n, K)."""
+    """Train on each half; return log K minus that of all draws, and the same of the baseline.
+
+    Both are of the shape (2 · divisions, n, K).
+    """
     draws = inputs.draws
     x = draws.held_out_draws()[0]
     log_k = draws.held_out_log_k(trained.log_odds)
@@ -295,7 +343,8 @@ def _differences_of_halves(
         rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number,)))
         return fit_one(half_inputs, rng) - log_k, half_baseline
 
-    halves, results = draws.halves(seed), []
+    halves = [half for division in range(divisions) for half in draws.halves(seed + division)]
+    results = []
     with (
         Progress("learning the error", len(halves), enabled=progress) as bar,
         ThreadPoolExecutor(processors()) as pool,

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 # The largest weight of the partner: it is the worse of the two.
 _LARGEST = 0.7
 # It is kept if it improves the held-out score by this many nats, and by this many over the number of held-out
-# draws. A weight that is fitted to n draws gains 1/(2n) by chance, and costs as much on other draws. So little
-# is at risk, and a mean of two kinds that are level often halves the squared error.
+# draws. A weight that is fitted to n draws gains 1/(2n) by chance, and costs as much on other draws. So there
+# is little to lose, and the mean of two kinds that are level often halves the squared error.
 _LEAST_GAIN, _LEAST_OF_ALL = 1e-4, 2.0
 
 

@@ -17,6 +17,7 @@ from evidencenet.networks.architectures import Sequence as Sequence
 from evidencenet.networks.architectures import Spectrum as Spectrum
 from evidencenet.networks.architectures import Squares as Squares
 from evidencenet.networks.architectures import Table as Table
+from evidencenet.networks.architectures import Windows as Windows
 from evidencenet.networks.architectures import from_dict as from_dict
 from evidencenet.networks.architectures import is_exchangeable as is_exchangeable
 from evidencenet.networks.architectures import scales_alike as scales_alike

@@ -446,6 +446,55 @@ class Irregular(Encoded):
 
 
 @dataclass(frozen=True)
+class Windows(Encoded):
+    """Values at irregular times: sums over windows along the time, for a dip or flare at some time.
+
+    A draw is an array (N, 1 + C) whose first column is the time, or a dict of such an array and a boolean
+    mask (N,), as in `Irregular`. Elements may be in any order.
+
+    Parameters
+    ----------
+    windows
+        Number of windows that the span of the times is divided into.
+    width
+        Units of both layers that every element goes through, as in `DeepSet`.
+    local
+        Units of both layers that every window goes through, with its neighbours.
+    kernel
+        Windows that are seen together.
+    hidden
+        Units of both layers after the sums over all windows.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> draw = {"x": jnp.ones((5, 3)), "mask": jnp.arange(5) < 3}
+    >>> Windows()(draw, 1, key=jax.random.key(0))(draw).shape
+    (1,)
+    """
+
+    exchangeable: ClassVar[bool] = True
+    windows: int = 40
+    width: int = 16
+    local: int = 32
+    kernel: int = 5
+    hidden: int = 64
+    nodes: int = 0
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        columns = modules.elements(x)[0].shape[1]
+        if columns < 2:
+            raise ValueError(
+                "Windows wants a column of times and one or more of values; use another network."
+            )
+        if self.windows < 2:
+            raise ValueError(f"Windows: windows = {self.windows}; wanted 2 or more.")
+        return modules.WindowsEncoder(columns, self.windows, self.width, self.local, self.kernel, rng)
+
+
+@dataclass(frozen=True)
 class Regression(Encoded):
     """Sets of vectors whose columns explain each other: regressions, and marks or values at random places.
 
@@ -574,6 +623,7 @@ BUILT_IN = {
         Recurrence,
         Categories,
         Irregular,
+        Windows,
         Regression,
         Groups,
         Parts,

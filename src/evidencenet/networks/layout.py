@@ -27,6 +27,7 @@ from evidencenet.networks.architectures import (
     Spectrum,
     Squares,
     Table,
+    Windows,
 )
 from evidencenet.networks.architectures import (
     Sequence as Series,
@@ -259,7 +260,7 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
         case "set of sets":
             return [Groups(), Dense()]
         case "irregular series":
-            return [Irregular(), *regression, DeepSet(), DeepSet(waves=_WAVES)]
+            return [Irregular(), Windows(), *regression, DeepSet()]
         case "categories":
             return [Categories(), Recurrence(), Series(), DeepSet(), Dense()]
     raise ValueError(f"no networks are known for the layout {part.kind!r}.")

@@ -413,13 +413,8 @@ class SetEncoder(eqx.Module):
         """Features of elements (N, C), of which the mask (N,) says which are there."""
         there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
         number = jnp.maximum(jnp.sum(there), 1)
-        mean = there @ values / number
-        centred = values - mean
-        both = jnp.concatenate([values, centred], axis=1)
-        first, second = np.triu_indices(values.shape[1])
-        products = centred[:, first] * centred[:, second]
-        inputs = [both if self.waves is None else self.waves(both), products]
-        h = there @ self.element(jnp.concatenate(inputs, axis=1)) / number
+        learned, centred = self.of_each(values, there)
+        mean, h = there @ values / number, there @ learned / number
         # The mean says what the elements are like, the sum how much evidence there is of it.
         share = jnp.sum(there) / len(there)
         # The floor keeps the logarithm of a spread finite where there is only one element.
@@ -427,6 +422,15 @@ class SetEncoder(eqx.Module):
         smooth = jnp.concatenate([h, h * share, share[None], mean, spread])
         # Sums over elements grow with their number, and scatter with its root.
         return Features(smooth, jnp.sqrt(len(values)) * share * jnp.concatenate([h, mean]))
+
+    def of_each(self, values: jax.Array, there: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return what the network makes of each element, (N, width), and elements less their mean, (N, C)."""
+        centred = values - there @ values / jnp.maximum(jnp.sum(there), 1)
+        both = jnp.concatenate([values, centred], axis=1)
+        first, second = np.triu_indices(values.shape[1])
+        products = centred[:, first] * centred[:, second]
+        inputs = [both if self.waves is None else self.waves(both), products]
+        return self.element(jnp.concatenate(inputs, axis=1)), centred
 
 
 class GroupsEncoder(eqx.Module):
@@ -776,6 +780,58 @@ class IrregularEncoder(eqx.Module):
         columns = [jnp.log1p(jnp.maximum(step, 0)), jnp.exp(-jnp.maximum(step, 0))]
         pairs = jnp.concatenate([*columns, earlier[:, 1:], later[:, 1:], products], axis=1)
         return self.pair.pooled(pairs, both)
+
+
+class WindowsEncoder(eqx.Module):
+    """Values at irregular times: sums over windows along the time, and what may be at any one of them.
+
+    A small network of each element is summed over windows, each the tent between its neighbours. So an
+    irregular series becomes a regular one, in which a dip or a flare is local, whatever its time. Two layers
+    see each window with its neighbours. As in `PlacesEncoder`, the odds of the windows add up.
+    """
+
+    element: SetEncoder
+    first: Linear
+    second: Linear
+    exponent: Linear
+    windows: int = eqx.field(static=True)
+    kernel: int = eqx.field(static=True)
+
+    def __init__(
+        self, columns: int, windows: int, width: int, local: int, kernel: int, rng: np.random.Generator
+    ) -> None:
+        self.element = SetEncoder(columns, width, waves=0, table=False, rng=rng)
+        # Beside the outputs of the network: the values, the values less their mean, and their number.
+        self.first = Linear(kernel * (width + 2 * (columns - 1) + 1), local, rng)
+        self.second = Linear(local, local, rng)
+        exponent = Linear(local, local, rng)
+        # Sums of exponentials of large numbers would see one window alone, before anything is learned.
+        self.exponent = eqx.tree_at(lambda layer: layer.weight, exponent, _FIRST * exponent.weight)
+        self.windows, self.kernel = windows, kernel
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw: elements (N, 1 + C), of which the first column is the time."""
+        values, mask = elements(x)
+        there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
+        learned, centred = self.element.of_each(values, there)
+        columns = [learned, values[:, 1:], centred[:, 1:], jnp.ones((len(values), 1))]
+        sums = self._tents(values[:, 0]).T @ (jnp.concatenate(columns, axis=1) * there[:, None])
+        h = act(self.first(_windows(sums, (self.kernel,), 1)))
+        h = h + act(self.second(h))
+        anywhere = jax.nn.logsumexp(self.exponent(h), axis=0) - np.log(self.windows)
+        means = jnp.concatenate([anywhere, jnp.mean(h, axis=0), jnp.mean(h * h, axis=0)])
+        pooled = self.element.pooled(values, mask)
+        return Features(
+            jnp.concatenate([means, pooled.smooth]),
+            jnp.concatenate([np.sqrt(self.windows) * means, pooled.exact]),
+        )
+
+    def _tents(self, time: jax.Array) -> jax.Array:
+        """Return how much each time (N,) belongs to each window, (N, windows); rows sum to one."""
+        # A uniform time of unit variance ends at ±√3. What lies farther out is in the last window.
+        centre, step = np.linspace(-np.sqrt(3), np.sqrt(3), self.windows, dtype=np.float32, retstep=True)
+        inside = jnp.clip(time, centre[0], centre[-1])
+        return jnp.maximum(0, 1 - jnp.abs(inside[:, None] - centre) / np.float32(step))
 
 
 @jax.custom_vjp

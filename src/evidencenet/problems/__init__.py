@@ -12,12 +12,14 @@ from evidencenet.problems.hierarchical import meta_analysis as meta_analysis
 from evidencenet.problems.hierarchical import subjects as subjects
 from evidencenet.problems.images import faint_source as faint_source
 from evidencenet.problems.images import random_field as random_field
+from evidencenet.problems.irregular import dip as dip
 from evidencenet.problems.irregular import light_curve as light_curve
 from evidencenet.problems.letters import markov_chain as markov_chain
 from evidencenet.problems.limits import far_apart as far_apart
 from evidencenet.problems.limits import indistinguishable as indistinguishable
 from evidencenet.problems.linear import bumps as bumps
 from evidencenet.problems.linear import decay_or_trend as decay_or_trend
+from evidencenet.problems.linear import oscillation as oscillation
 from evidencenet.problems.linear import polynomial_order as polynomial_order
 from evidencenet.problems.linear import spectral_line as spectral_line
 from evidencenet.problems.linear import templates as templates

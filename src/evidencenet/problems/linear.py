@@ -328,3 +328,93 @@ def spectral_line(size: int = 60, lines: int = 10, *, amplitude: float = 1.5, wi
         log_evidence=log_evidence,
         augment=flip_signs,
     )
+
+
+def oscillation(
+    size: int = 128,
+    frequencies: int = 12,
+    *,
+    strength: float = 1.35,
+    spread: float = 0.35,
+    decay: float = 26.0,
+) -> Problem:
+    """Look for a damped oscillation in a noisy series, as after a blow with a hammer.
+
+    M0: x_t ~ N(0, 1) for t = 0..size−1. M1: x_t = exp(−t/decay) (a sin(2π f t) + b cos(2π f t)) + n_t, with a
+    ~ N(strength, spread²), b ~ N(0, spread²) and n_t ~ N(0, 1). The frequency f is one of `frequencies`
+    evenly spaced values from 0.03 to 0.30 cycles per step, all equally likely.
+
+    At given f the evidence is N(x; Φ_f (strength, 0)ᵀ, I + spread² Φ_f Φ_fᵀ), where Φ_f has the columns
+    exp(−t/decay) sin(2π f t) and exp(−t/decay) cos(2π f t). Along the singular vectors of Φ_f it is a product
+    of two integrals over one number each. The mean over f is a sum.
+
+    Parameters
+    ----------
+    size
+        Length of the series.
+    frequencies
+        Number of frequencies.
+    strength
+        Mean of the amplitude a of the sine, in units of the noise.
+    spread
+        Standard deviation of the amplitudes a and b, in units of the noise.
+    decay
+        Number of steps after which the oscillation has become weaker by the factor e.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, size), float32. Parameters in M1: ``sine`` and ``cosine``, which are a and b, and
+        ``f``, the number of the frequency, from 0 to frequencies−1.
+
+    Examples
+    --------
+    >>> oscillation()
+    Problem('oscillation', models=('noise', 'oscillation'), augment=no)
+    """
+    size, frequencies = count("size", size, least=2), count("frequencies", frequencies)
+    strength, spread = positive("strength", strength), positive("spread", spread)
+    decay = positive("decay", decay)
+    t = np.arange(size)
+    phase = 2 * np.pi * np.linspace(0.03, 0.30, frequencies)[:, None] * t
+    sines, cosines = np.exp(-t / decay) * np.sin(phase), np.exp(-t / decay) * np.cos(phase)
+    sines_32, cosines_32 = sines.astype(np.float32), cosines.astype(np.float32)
+    # Along the two axes of a frequency, the amplitudes are independent too, as they have the same spread.
+    axes, singular, turn = np.linalg.svd(np.stack([sines, cosines], axis=2), full_matrices=False)
+    axes = axes.transpose(1, 0, 2).reshape(size, -1)
+    singular, mean = singular.ravel(), strength * turn[:, :, 0].ravel()
+
+    def draw_parameters(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+        return {
+            "sine": strength + spread * rng.standard_normal(n),
+            "cosine": spread * rng.standard_normal(n),
+            "f": rng.integers(0, frequencies, n),
+        }
+
+    def observe(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+        x = rng.standard_normal((len(theta["f"]), size), dtype=np.float32)
+        x += theta["sine"][:, None].astype(np.float32) * sines_32[theta["f"]]
+        x += theta["cosine"][:, None].astype(np.float32) * cosines_32[theta["f"]]
+        return x
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (size,)), 10_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        noise = -0.5 * np.einsum("ij,ij->i", x, x) - 0.5 * size * np.log(2 * np.pi)
+        product = (x @ axes) * singular
+        # log ∫ N(a; mean, spread²) exp(a product − ½ a² singular²) da, for each axis
+        ratio = 1 + (spread * singular) ** 2
+        gain = 0.5 * (spread * product) ** 2 + mean * product - 0.5 * (mean * singular) ** 2
+        gain = gain / ratio - 0.5 * np.log(ratio)
+        gain = gain.reshape(-1, frequencies, 2).sum(axis=2)
+        return np.stack([noise, noise + log_integral(gain, -np.log(frequencies))], axis=1)
+
+    return Problem(
+        name="oscillation",
+        models=(
+            Model("noise", lambda rng, n: rng.standard_normal((n, size), dtype=np.float32)),
+            Model("oscillation", observe, prior=draw_parameters),
+        ),
+        log_evidence=log_evidence,
+    )

@@ -10,10 +10,17 @@ from evidencenet.problems.gaussian import mean_test, t_test, variance_test
 from evidencenet.problems.graphs import communities
 from evidencenet.problems.hierarchical import meta_analysis, subjects
 from evidencenet.problems.images import faint_source, random_field
-from evidencenet.problems.irregular import light_curve
+from evidencenet.problems.irregular import dip, light_curve
 from evidencenet.problems.letters import markov_chain
 from evidencenet.problems.limits import far_apart, indistinguishable
-from evidencenet.problems.linear import bumps, decay_or_trend, polynomial_order, spectral_line, templates
+from evidencenet.problems.linear import (
+    bumps,
+    decay_or_trend,
+    oscillation,
+    polynomial_order,
+    spectral_line,
+    templates,
+)
 from evidencenet.problems.location import heavy_tails, two_humps
 from evidencenet.problems.mixed import same_source
 from evidencenet.problems.positive import decades, lifetime, reaction_times
@@ -76,6 +83,7 @@ def zoo() -> dict[str, Callable[[], Problem]]:
         "rastrigin_10": partial(rastrigin, dim=10),
         "spectral_line": spectral_line,
         "templates": templates,
+        "oscillation": oscillation,
         "reaction_times": reaction_times,
         "censored_times": censored_times,
         "headings": headings,
@@ -83,6 +91,7 @@ def zoo() -> dict[str, Callable[[], Problem]]:
         "ar_or_ma": ar_or_ma,
         "coupled_channels": coupled_channels,
         "light_curve": light_curve,
+        "dip": dip,
         "meta_analysis": meta_analysis,
         "subjects": subjects,
         "marked_points": marked_points,

@@ -448,6 +448,8 @@ def _run_epochs(
             running = _running(courses, epoch, devices)
             active = [course for course in running if not course.finished(recipe.patience)]
             if not active:
+                # Stems that stopped before the others branch off are all there is to copy.
+                _running(courses, max(epoch, shared), devices)
                 break
             clock = time.perf_counter()
             losses = []

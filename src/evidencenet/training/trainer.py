@@ -104,6 +104,12 @@ class Trainer:
         recipe = replace(recipe, epochs=epochs or recipe.epochs)
         return inputs.draws.held_out_log_k(trainer.fit(inputs, recipe).log_odds)
 
+    def operations(self, inputs: Inputs) -> float:
+        """Return the arithmetic of one member's training."""
+        recipe = self.sized(inputs)
+        each = ensemble.operations(inputs.plan.network, inputs.example, self.outputs)
+        return each * inputs.draws.training_draws * (recipe.epochs or 1)
+
     def sized(self, inputs: Inputs, most: float = MOST_OPERATIONS, *, fewest: int = 3) -> Recipe:
         """Fill in what the recipe leaves open: by the draws, the plan, and the arithmetic allowed.
 
