@@ -195,9 +195,9 @@ class Recipe:
             usual = min(_PASSES / n, _EPOCHS * np.sqrt(affordable), _LONGEST_PART * affordable, _LONGEST)
         epochs = self.epochs or max(int(budget * usual), fewest)
         stems = self.stems
-        if stems is None and self.epochs is None and (anew or epochs <= 2 * self.patience):
+        if stems is None and self.epochs is None and epochs <= 2 * self.patience:
             # Trainings of more epochs are those of few draws. They are short, and members have learned what
-            # they can before half of the epochs; unless draws are observed anew.
+            # they can before half of the epochs.
             stems = _STEMS
         decay = (0.01 if shared else 0.1) if self.weight_decay is None else self.weight_decay
         return replace(self, batch=batch, epochs=epochs, weight_decay=decay, stems=stems)
