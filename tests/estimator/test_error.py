@@ -14,8 +14,8 @@ from conftest import draws, rms
 from evidencenet.estimator.error import ErrorModel
 from evidencenet.estimator.learn_error import (
     Witness,
+    _growth,
     _of_rival,
-    _of_shorter,
     _witnessed,
     shown_bias_square,
     squared_errors,
@@ -26,7 +26,7 @@ from evidencenet.networks.architectures import Dense
 from evidencenet.training.inputs import Inputs, prepare
 from evidencenet.training.loop import History, Trained
 from evidencenet.training.plan import Plan
-from evidencenet.training.search import Rival, Shorter
+from evidencenet.training.search import Fewer, Rival
 from evidencenet.training.split import Draws
 
 # --- The fit ---------------------------------------------------------------------------------------------
@@ -403,30 +403,31 @@ def test_errors_grow_until_they_cost_what_a_witness_says() -> None:
     assert np.ptp(grown[:, 1] / uneven[:, 1]) < 1e-6 * np.mean(grown[:, 1] / uneven[:, 1])
 
 
-@pytest.mark.parametrize(("epochs", "shorter"), [(14, 10), (6, 3)])
-def test_a_shorter_training_shows_what_is_not_yet_learned(epochs: int, shorter: int) -> None:
-    """Networks whose bias costs one over the epochs: the shorter training tells what the longer one lacks."""
+@pytest.mark.parametrize("few", [20_000, 45_000])
+def test_a_trial_with_fewer_draws_shows_what_is_missing(few: int) -> None:
+    """Networks whose error costs one over their draws: those of fewer draws tell what those of all lack."""
     rng = np.random.default_rng(6)
-    exact = np.stack([np.zeros(200_000), 1.5 * rng.normal(size=200_000)], axis=1)
+    many, n = 180_000, 200_000
+    exact = np.stack([np.zeros(n), 1.5 * rng.normal(size=n)], axis=1)
     p = softmax(exact, axis=1)
-    label = (rng.random(len(p)) < p[:, 1]).astype(int)
-    bias = np.sin(2 * exact)
+    label = (rng.random(n) < p[:, 1]).astype(int)
 
-    def costs(log_odds: np.ndarray) -> np.ndarray:
-        return -log_softmax(log_odds, axis=1)[np.arange(len(label)), label]
+    def costs(draws: float) -> np.ndarray:
+        log_odds = exact + np.sin(2 * exact) * np.sqrt(10_000 / draws)
+        return -log_softmax(log_odds, axis=1)[np.arange(n), label]
 
-    long, short = (exact + bias / np.sqrt(number) for number in (epochs, shorter))
-    witness = _of_shorter(Shorter(shorter, short, costs(short)), epochs, long, costs(long))
-    true = float(np.mean(p[:, 1] * p[:, 0] * np.square(bias[:, 1]))) / epochs
-    # The gain is known to the root of twice its size over n, which one standard error is taken off; it enters
-    # times the ratio of what is missing to what was gained.
-    factor = shorter / (epochs - shorter)
-    gain = 0.5 * true / factor
-    sigma = 2 * factor * np.sqrt(2 * gain / len(p))
-    assert true - 5 * sigma < witness.variance < true + 3 * sigma
-    # A control: networks that were as good after the shorter training lack nothing.
-    same = _of_shorter(Shorter(shorter, long, costs(long)), epochs, long, costs(long))
-    assert same.variance == 0
+    true = float(np.mean(p[:, 1] * p[:, 0] * np.square(np.sin(2 * exact[:, 1])))) * 10_000 / many
+    # The gain is known to the root of twice its size over n, and one such error is taken off.
+    gain = 0.5 * true * (many - few) / few
+    sigma = np.sqrt(2 * gain / n) / gain
+    for stated in (0.75, 0.9):
+        growth = _growth(Fewer(few, costs(few)), many, costs(many), stated * true)
+        assert (1 - 5 * sigma) / stated < growth < (1 + 3 * sigma) / stated
+    # Errors that are large enough stay as they are, and one bad trial does not spoil them.
+    assert _growth(Fewer(few, costs(few)), many, costs(many), 1.5 * true) == 1
+    assert _growth(Fewer(few, costs(few / 10)), many, costs(many), true) == 1.5
+    # A control: a trial that was as good shows nothing.
+    assert _growth(Fewer(few, costs(many)), many, costs(many), 1e-9) == 1
 
 
 def test_a_bias_that_labels_of_rare_draws_show_is_in_the_error() -> None:

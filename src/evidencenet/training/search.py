@@ -251,19 +251,18 @@ class Rival:
 
 
 @dataclass(frozen=True, eq=False)
-class Shorter:
-    """The plan that was taken, after a shorter training on all draws: it shows how much length matters.
+class Fewer:
+    """How the plan that was taken did in its short trial: it shows how much more draws matter.
 
     Parameters
     ----------
-    epochs
-        For how many epochs it was trained.
-    log_k, costs
-        As in `Rival`.
+    draws
+        Training draws of the trial.
+    costs
+        Its −log p(true model) of each held-out draw, (n,).
     """
 
-    epochs: int
-    log_k: np.ndarray
+    draws: int
     costs: np.ndarray
 
 
@@ -353,16 +352,12 @@ class Search:
         return Rival(str(best.plan), best.log_k, best.costs, best.inputs, best.trained)
 
     @property
-    def shorter(self) -> Shorter | None:
-        """The finalist that was taken, if there were several finalists."""
-        for attempt in self.longer:
-            if attempt.plan == self.best and np.isfinite(attempt.score):
-                inputs = attempt.inputs or prepare(self.draws, attempt.plan)
-                epochs = self.trainer.sized(inputs, _LONGER_OPERATIONS).epochs
-                assert epochs is not None
-                assert attempt.log_k is not None
-                return Shorter(epochs, attempt.log_k, attempt.costs)
-        return None
+    def fewer(self) -> Fewer | None:
+        """The short trial of the plan that was taken, if it had one, and fewer draws than there are."""
+        attempt, number = self.attempts.get(self.best), len(self.few.training_rows)
+        if attempt is None or not np.isfinite(attempt.score) or number >= len(self.draws.training_rows):
+            return None
+        return Fewer(number, attempt.costs)
 
     # The three rounds: each lists alternatives to the best plan, simplest first.
 
