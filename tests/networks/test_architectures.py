@@ -287,7 +287,7 @@ def ordered() -> Case:
     problem = en.problems.autocorrelation(length=20)
     sims = draws(problem, 6_000, seed=1)
     net = en.train(sims, network=Sequence(), recipe=en.Recipe(epochs=3, batch=100), **OPTIONS)
-    return Case(problem, sims, draws(problem, 500, seed=3), net)
+    return Case(problem, sims, draws(problem, 2_000, seed=3), net)
 
 
 def test_a_trained_set_network_has_no_order(sets: Case) -> None:
