@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 # The largest weight of the partner: it is the worse of the two.
 _LARGEST = 0.7
-# It is kept if it improves the held-out score by this many nats, and by this many over the number n of held-out
-# draws. A weight that is fitted to n draws gains 1/(2n) by chance, and more if the partner is the best of
-# several. Two standard errors of the gain would be 8/n: then kinds that are level are hardly ever averaged,
-# though their mean often halves the squared error.
+# It is kept if it improves the held-out score by this many nats, and by this many over the number n of
+# held-out draws. A weight that is fitted to n draws gains 1/(2n) by chance, and more if the partner is the
+# best of several. Two standard errors of the gain would be 8/n: then kinds that are level are hardly ever
+# averaged, though their mean often halves the squared error.
 _LEAST_GAIN, _LEAST_OF_ALL = 1e-4, 4.0
 
 
