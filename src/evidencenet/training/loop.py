@@ -338,11 +338,14 @@ def train_ensemble(
     checkpoint: Checkpoint | None = None,
     chosen: Sequence[int] | None = None,
 ) -> Trained:
-    """Train `members` networks from different initial weights on the same chunks.
+    """Train `members` networks on the same chunks, each from its own initial weights or from a stem's.
 
-    Each member runs the same compiled function in a thread of its own, on one of the devices. Members share
-    nothing, so all cores are busy. One large program over all members would not do that: measured on two
-    cores, threads reach 1.7 times the rate of a `vmap` over members, with half the compilation.
+    If the recipe has fewer `stems` than members, the others are copies of these after half of the epochs.
+
+    Each member runs the same compiled function in a thread of its own, on one of the devices. They wait for
+    nothing of each other, so all cores are busy. One large program over all members would not do that:
+    measured on two cores, threads reach 1.7 times the rate of a `vmap` over members, with half the
+    compilation.
 
     Parameters
     ----------
