@@ -330,8 +330,9 @@ def shown_bias_square(
 
 
 def _divisions(trainer: Trainer, inputs: Inputs) -> int:
-    """Return in how many ways the draws are halved: one training of two halves tells the level to a third.
+    """Return in how many ways the draws are halved.
 
+    What two halves miss is much alike on all draws, and so a single throw: several ways average over it.
     Draws of a stream, and groups of rare draws, are divided in one way.
     """
     if inputs.draws.stream is not None or inputs.draws.group is not None:
