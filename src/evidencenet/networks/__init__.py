@@ -10,10 +10,12 @@ from evidencenet.networks.architectures import Dense as Dense
 from evidencenet.networks.architectures import Groups as Groups
 from evidencenet.networks.architectures import Image as Image
 from evidencenet.networks.architectures import Irregular as Irregular
+from evidencenet.networks.architectures import Neighbours as Neighbours
 from evidencenet.networks.architectures import Parts as Parts
 from evidencenet.networks.architectures import Recurrence as Recurrence
 from evidencenet.networks.architectures import Regression as Regression
 from evidencenet.networks.architectures import Sequence as Sequence
+from evidencenet.networks.architectures import Shapes as Shapes
 from evidencenet.networks.architectures import Spectrum as Spectrum
 from evidencenet.networks.architectures import Squares as Squares
 from evidencenet.networks.architectures import Table as Table

@@ -136,6 +136,43 @@ class DeepSet(Encoded):
 
 
 @dataclass(frozen=True)
+class Neighbours(Encoded):
+    """Sets in which elements attract, follow or avoid each other: times of events, points of a plane.
+
+    As `DeepSet`, but each element is seen beside how many others are near it. The cost grows with the square
+    of the number of elements.
+
+    Parameters
+    ----------
+    distances
+        Number of distances, each a quarter of the one before.
+    width
+        Units of both layers that every element goes through.
+    hidden
+        Units of both layers after the mean.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> draw = {"t": jnp.linspace(0, 1, 9), "mask": jnp.arange(9) < 5}
+    >>> Neighbours()(draw, 1, key=jax.random.key(0))(draw).shape
+    (1,)
+    """
+
+    exchangeable: ClassVar[bool] = True
+    distances: int = 4
+    width: int = 32
+    hidden: int = 64
+    nodes: int = 16
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        capacity, columns = modules.elements(x)[0].shape
+        return modules.NeighboursEncoder(capacity, columns, self.distances, self.width, rng)
+
+
+@dataclass(frozen=True)
 class Table(Encoded):
     """Tables (H, W) or (H, W, C) of exchangeable rows and columns, and graphs by their adjacency matrix.
 
@@ -267,6 +304,45 @@ class Image(Encoded):
             parts=self.parts if x.ndim == 3 else min(self.parts, 2),
             rng=rng,
         )
+
+
+@dataclass(frozen=True)
+class Shapes(Encoded):
+    """Series and images with a shape at an unknown place: a pulse, a chirp, a motif of letters, a source.
+
+    Filters look for a shape at every place, and the likelihoods of all places add up. Works on arrays (T, C),
+    on vectors as (T, 1), on masked dicts as in `DeepSet`, and on images (H, W, C).
+
+    Parameters
+    ----------
+    length
+        Places that a filter of a series covers. (Filters of images cover 7 × 7.)
+    filters
+        Number of filters of a series.
+    hidden
+        Units of both layers after the sums over all places.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> Shapes()(jnp.zeros(64), 1, key=jax.random.key(0))(jnp.ones(64)).shape
+    (1,)
+    """
+
+    length: int = 25
+    filters: int = 16
+    hidden: int = 64
+    nodes: int = 16
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        if not isinstance(x, dict) and x.ndim > 2:
+            places, channels = x.shape[:-1], x.shape[-1]
+        else:
+            length, channels = modules.elements(x)[0].shape
+            places = (length,)
+        return modules.ShapesEncoder(places, channels, self.length, self.filters, rng)
 
 
 @dataclass(frozen=True)
@@ -615,9 +691,11 @@ BUILT_IN = {
     for kind in (
         Dense,
         DeepSet,
+        Neighbours,
         Table,
         Sequence,
         Image,
+        Shapes,
         Spectrum,
         Squares,
         Recurrence,

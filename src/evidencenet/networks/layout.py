@@ -21,9 +21,11 @@ from evidencenet.networks.architectures import (
     Groups,
     Image,
     Irregular,
+    Neighbours,
     Parts,
     Recurrence,
     Regression,
+    Shapes,
     Spectrum,
     Squares,
     Table,
@@ -73,6 +75,8 @@ _WAVES = 8
 _LARGEST_SPECTRUM = 4096
 # Vectors of more columns than this are no regression of one column on a few others.
 _MOST_COLUMNS = 12
+# Sets of up to so many elements and columns are asked which elements are near each other.
+_MOST_NEAR, _MOST_NEAR_COLUMNS = 128, 3
 # Up to so many models, the usual number of projections is enough.
 _FEW_MODELS = 4
 # Names of arrays of times.
@@ -241,7 +245,10 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
     # Single numbers, such as times of events, may come at a rhythm, however many there are.
     may_wave = numbers <= _MOST_WAVES or (part.kind == "set" and columns == 1)
     waves: list[Architecture] = [DeepSet(waves=_WAVES)] if may_wave else []
-    ordered: list[Architecture] = [Recurrence(), Series(), *spectrum]
+    # Elements of few numbers may be places or times, of which some are near each other.
+    may_be_near = len(arrays_of(x)[0]) <= _MOST_NEAR and columns <= _MOST_NEAR_COLUMNS
+    near: list[Architecture] = [Neighbours()] if part.kind == "set" and may_be_near else []
+    ordered: list[Architecture] = [Recurrence(), Series(), Shapes(), *spectrum]
     match part.kind:
         case "vector":
             return flat
@@ -252,17 +259,17 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
         case "series" | "channels x time":
             return [*ordered, _squares(models), Dense()]
         case "image" | "volume":
-            return [Image(), *spectrum, Squares(projections=32, nodes=32), Dense()]
+            return [Image(), Shapes(), *spectrum, Squares(projections=32, nodes=32), Dense()]
         case "table":
             return [Table(), Groups(), DeepSet(), Dense()]
         case "set":
-            return [DeepSet(), *regression, *waves, Dense()]
+            return [DeepSet(), *regression, *waves, *near, Dense()]
         case "set of sets":
             return [Groups(), Dense()]
         case "irregular series":
             return [Irregular(), Windows(), *regression, DeepSet()]
         case "categories":
-            return [Categories(), Recurrence(), Series(), DeepSet(), Dense()]
+            return [Categories(), Recurrence(), Series(), Shapes(), DeepSet(), Dense()]
     raise ValueError(f"no networks are known for the layout {part.kind!r}.")
 
 
@@ -318,6 +325,13 @@ def _belonging(x: dict[str, np.ndarray]) -> list[tuple[str, ...]]:
         if members:
             left = [key for key in left if key not in (time, *members)]
             parts.append((time, *members))
+    # Numbers of the same times or elements: arrays of the same length, unless they are letters.
+    lengths = {key: x[key].shape[1] for key in left if x[key].ndim in (2, 3) and not _letters(x[key])}
+    for length in dict.fromkeys(lengths.values()):
+        members = [key for key in left if lengths.get(key) == length]
+        if length >= _LEAST_LENGTH and len(members) > 1:
+            left = [key for key in left if key not in members]
+            parts.append(tuple(members))
     return [*parts, *((key,) for key in left)]
 
 
@@ -373,7 +387,9 @@ def _guess_part(x: dict[str, np.ndarray], keys: tuple[str, ...], model: np.ndarr
     if column is not None and _rises(column, mask):
         return Part("irregular series", f"the first column of {keys[0]!r} rises along every draw", keys)
     if mask is None:
-        return Part("set", "arrays of as many elements as there are times", keys)
+        if any(_order_matters(x[key], 1, model) for key in keys):
+            return Part("series", "arrays of the same length, whose order matters", keys)
+        return Part("set", "arrays of the same length, with no sign that their order matters", keys)
     there = f"{masks[0]!r} says which elements are there"
     if len(values) == 1 and x[keys[0]].ndim == 2 and _rises(x[keys[0]], mask):
         return Part("set", f"{there}, and the numbers rise along every draw, as times of events do", keys)

@@ -87,6 +87,8 @@ _FILTERS, _FILTER_LENGTH = 8, 7
 _LONGEST_BAND = 24
 # Convolutions see at most so many places of a series.
 _LONGEST_SERIES = 512
+# Long filters see at most so many places: the matrix of all their shifts grows with the square.
+_LONGEST_SHIFTED = 256
 # Series are cut into blocks of this length for recurrences: a matrix of this size is filled quickly, and the
 # cost is linear in the length of longer series.
 _BLOCK = 128
@@ -433,6 +435,54 @@ class SetEncoder(eqx.Module):
         return self.element(jnp.concatenate(inputs, axis=1)), centred
 
 
+class NeighboursEncoder(eqx.Module):
+    """Elements of a set beside how many others are near them, at several distances; their scale is learned.
+
+    Events that follow each other, and points that cluster or keep apart, show in that. Of single numbers,
+    such as times, the others that come before count apart: causes come first.
+    """
+
+    scale: Any
+    element: SetEncoder
+    longest: float = eqx.field(static=True)
+    distances: int = eqx.field(static=True)
+
+    def __init__(
+        self, capacity: int, columns: int, distances: int, width: int, rng: np.random.Generator
+    ) -> None:
+        # The longest is ten times the usual distance of neighbours: of N uniform numbers of unit variance,
+        # √12/N. Each of the others is a quarter of the one before.
+        self.longest = float(10 * np.sqrt(12) * capacity ** (-1 / columns))
+        self.scale = np.zeros(1, np.float32)
+        self.distances = distances
+        sides = 2 if columns == 1 else 1
+        self.element = SetEncoder(columns + sides * distances, width, waves=0, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw: elements (N, C), or a dict of these and a mask (N,)."""
+        values, mask = elements(x)
+        there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
+        return self.element.pooled(jnp.concatenate([values, *self._near(values, there)], axis=1), mask)
+
+    def _near(self, values: jax.Array, there: jax.Array) -> list[jax.Array]:
+        """Return the logarithm of one plus how many others are near each element, (N, distances) a side."""
+        step = values[:, None] - values
+        others = there * (1 - jnp.eye(len(values)))
+        # The floor keeps the gradient of the root finite where two elements are the same.
+        distance = jnp.sqrt(jnp.sum(step * step, axis=2) + 1e-12) / self.longest
+        sides = [others * (step[:, :, 0] > 0), others * (step[:, :, 0] <= 0)]
+        if values.shape[1] > 1:
+            sides = [others]
+        near = [jnp.exp(-distance * jnp.exp(-self.scale[0]))]
+        while len(near) < self.distances:
+            # The fourth power, for a quarter of the distance, takes less time than another exponential.
+            near.append(jnp.square(jnp.square(near[-1])))
+        return [
+            jnp.log1p(jnp.stack([jnp.sum(kernel * side, axis=1) for kernel in near], axis=1))
+            for side in sides
+        ]
+
+
 class GroupsEncoder(eqx.Module):
     """Sets of sets: each group as a set of elements, then all groups as a set of what these are like."""
 
@@ -485,6 +535,73 @@ class PlacesEncoder(eqx.Module):
         axes = tuple(range(x.ndim - 1))
         inside = jnp.where(there > 0, exponents, _NOWHERE)
         return jax.nn.logsumexp(inside, axis=axes) - jnp.log(jnp.maximum(jnp.sum(there), 1))
+
+
+class ShapesEncoder(eqx.Module):
+    """A shape at any one place, and little else: long filters, whose likelihoods add up over all places.
+
+    As `PlacesEncoder`, which stands beside convolutions, but with filters of any shape along a series, and
+    for an evidence head: log K of a pulse or motif of unknown place is then found at once.
+    """
+
+    places: Any
+    coarse: int = eqx.field(static=True)
+
+    def __init__(
+        self, places: tuple[int, ...], channels: int, length: int, filters: int, rng: np.random.Generator
+    ) -> None:
+        self.coarse = -(-places[0] // _LONGEST_SHIFTED) if len(places) == 1 else 1
+        if len(places) > 1:
+            self.places = PlacesEncoder(len(places), channels + 1, rng)
+        else:
+            size = min(length, -(-places[0] // self.coarse))
+            self.places = LongPlacesEncoder(channels + 1, size, filters, rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw: (T, C), a masked dict of that, or an image (H, W, C)."""
+        is_image = not isinstance(x, dict) and x.ndim > 2
+        values, mask = (x, None) if is_image else elements(x)
+        there = jnp.ones(values.shape[:-1]) if mask is None else mask.astype(values.dtype)
+        values = values * there[..., None]
+        axes, size = tuple(range(values.ndim - 1)), there.size
+        number = jnp.maximum(jnp.sum(there), 1)
+        mean, square = (jnp.sum(each, axis=axes) / number for each in (values, values * values))
+        if self.coarse > 1:
+            values = _block_sums(values, self.coarse) / np.sqrt(self.coarse)
+            there = _block_sums(there[:, None], self.coarse)[:, 0] / self.coarse
+        found = self.places(jnp.concatenate([values, there[..., None]], axis=-1))
+        share = jnp.mean(there, keepdims=True).reshape(1)
+        # The floor keeps the logarithm finite where all values are 0.
+        smooth = [squashed(found), mean, jnp.log(square + 1e-3), share]
+        return Features(
+            jnp.concatenate(smooth),
+            jnp.concatenate([found, np.sqrt(size) * jnp.concatenate([mean, square - 1, share])]),
+        )
+
+
+class LongPlacesEncoder(eqx.Module):
+    """`PlacesEncoder` of series with long filters: a product with the matrix of all shifted filters."""
+
+    weight: Any
+    bias: Any
+    exponent: Linear
+
+    def __init__(self, channels: int, length: int, filters: int, rng: np.random.Generator) -> None:
+        first = rng.standard_normal((length * channels, filters)) / np.sqrt(length * channels)
+        self.weight = first.astype(np.float32)
+        self.bias = np.zeros(filters, np.float32)
+        exponent = Linear(2 * filters, filters, rng)
+        # Sums of exponentials of large numbers would see one place alone, before anything is learned.
+        self.exponent = eqx.tree_at(lambda layer: layer.weight, exponent, _FIRST * exponent.weight)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Log of the mean over all places, for x (T, C) whose last channel says which places are there."""
+        there = x[:, -1:]
+        shifted = _shifted(self.weight.reshape(-1, x.shape[1], self.bias.size), len(x))
+        filtered = jnp.tensordot(x, shifted, axes=2) + self.bias
+        exponents = self.exponent(jnp.concatenate([filtered, jnp.square(filtered)], axis=1))
+        inside = jnp.where(there > 0, exponents, _NOWHERE)
+        return jax.nn.logsumexp(inside, axis=0) - jnp.log(jnp.maximum(jnp.sum(there), 1))
 
 
 class ConvolutionEncoder(eqx.Module):
@@ -1049,6 +1166,19 @@ def _divided(h: jax.Array, parts: int) -> list[jax.Array]:
     for axis in range(h.ndim - 1):
         blocks = [part for block in blocks for part in jnp.array_split(block, parts, axis=axis)]
     return blocks
+
+
+def _shifted(filters: jax.Array, places: int) -> jax.Array:
+    """Arrange filters (L, C, F) as a matrix (T, C, T, F): entry s, c, t, f is filters[s − t + L // 2, c, f].
+
+    Rows of a padded filter, one after the other and one number too long, begin a place later each. Neither
+    this nor its gradient looks up single numbers, which is slow on a CPU.
+    """
+    length, channels, number = filters.shape
+    row = places + length - 1
+    padded = jnp.pad(filters, ((0, places), (0, 0), (0, 0)))
+    rows = jnp.tile(padded, (places, 1, 1))[: places * row].reshape(places, row, channels, number)
+    return jnp.transpose(rows[:, length // 2 : length // 2 + places], (1, 2, 0, 3))
 
 
 def _filtered(x: jax.Array, layer: Linear, axis: int) -> jax.Array:
