@@ -520,23 +520,57 @@ def test_long_series_are_averaged_before_the_convolutions() -> None:
     assert found[12 + 2] == pytest.approx(np.sum(x[1:] * x[:-1]) / 1_300, abs=1e-5)
 
 
+def log_evidences(y: np.ndarray, design: np.ndarray, floor: float) -> tuple[float, float]:
+    """Log density of y relative to noise alone, of known and of unknown variance, by a dense covariance."""
+    covariance = np.eye(len(y)) + design @ design.T
+    volume, left = 0.5 * np.linalg.slogdet(covariance)[1], y @ np.linalg.solve(covariance, y)
+    unknown = 0.5 * len(y) * (np.log(floor + y @ y) - np.log(floor + left))
+    return 0.5 * (y @ y - left) - volume, unknown - volume
+
+
 def test_columns_are_explained_by_the_others() -> None:
     places, marks = rng(7).uniform(-1.7, 1.7, (30, 2)), rng(8).normal(size=30)
     there = np.arange(30) < 22
     values = np.column_stack([places, marks]).astype(np.float32)
     x = {"mask": there, "x": values}
     encoder = RegressionEncoder(3, 1, 4, 5, rng())
-    found = float(np.asarray(encoded(encoder, x).exact)[0])
-    phase = places @ encoder.frequency[0]
-    basis = np.column_stack([np.ones(30), places, np.sin(phase), np.cos(phase)]) * np.exp(-1.0)
-    design = basis[there]
-    # The density of the marks with normal amplitudes, relative to noise alone.
-    covariance = np.eye(22) + design @ design.T
-    quadratic = marks[there] @ (np.eye(22) - np.linalg.inv(covariance)) @ marks[there]
-    wanted = 0.5 * quadratic - 0.5 * np.linalg.slogdet(covariance)[1]
-    assert found == pytest.approx(wanted, abs=1e-3)
-    # What stands where there is no element means nothing, and no observation is too far out.
+    # Learned numbers begin at zero, where mistakes would not show.
+    encoder = eqx.tree_at(
+        lambda e: (e.mixing, e.weight),
+        encoder,
+        (0.2 * normal(*encoder.mixing.shape), 0.3 * normal(*encoder.weight.shape)),
+    )
+    found = np.asarray(encoded(encoder, x).exact)
+    weight = np.exp(places @ encoder.weight[0])
+    y = (marks * weight)[there]
+    phase, (u, v) = places @ encoder.frequency[0], places.T
+    one = np.ones(30)
+    waves = np.column_stack([one, places, np.sin(phase), np.cos(phase)]) * np.exp(-1.0)
+    powers = np.column_stack([u * u - 1, u * v, v * v - 1, one, places])
+    mixed = (np.eye(6) + encoder.mixing[0]) * np.exp(encoder.amplitudes[0])[:, None]
+    designs = [basis * weight[:, None] for basis in (waves, *(powers @ m for m in mixed))]
+    wanted = np.array([log_evidences(y, design[there], np.exp(1.0)) for design in designs])
+    known, unknown = (np.r_[e[:2], np.diff(e[1:])] for e in wanted.T)
+    np.testing.assert_allclose(found[:5], known, atol=2e-3)
+    np.testing.assert_allclose(found[5:10], unknown, atol=2e-3)
+    # Neither the order of the elements matters, nor what stands where there is none.
+    order = rng(9).permutation(30)
+    again = encoded(encoder, {"mask": there[order], "x": values[order]})
+    np.testing.assert_allclose(np.asarray(again.exact), found, atol=2e-3)
     values[22:] = 1e3
-    assert float(np.asarray(encoded(encoder, x).exact)[0]) == pytest.approx(wanted, abs=1e-3)
+    np.testing.assert_allclose(np.asarray(encoded(encoder, x).exact), found, atol=2e-3)
+    # No observation is too far out.
     values[:22] *= 1e5
     assert np.isfinite(np.asarray(encoded(encoder, x).smooth)).all()
+
+
+def test_hypotheses_begin_with_different_functions() -> None:
+    amplitudes = RegressionEncoder(4, 2, 1, 2, rng()).amplitudes
+    assert amplitudes.shape == (2, 4, 6 + 4)
+    large = amplitudes[1] > -2
+    square = np.array([True, False, False, True, False, True])
+    np.testing.assert_array_equal(large[:, :6], [0 * square, 0 * square, ~square, square])
+    np.testing.assert_array_equal(large[:, 6], True)
+    np.testing.assert_array_equal(large[:, 7:].all(axis=1), [False, True, True, True])
+    # Two columns: one explains the other, and there are no products.
+    assert RegressionEncoder(2, 2, 1, 2, rng()).amplitudes.shape == (2, 4, 1 + 2)

@@ -575,8 +575,10 @@ class Regression(Encoded):
     """Sets of vectors whose columns explain each other: regressions, and marks or values at random places.
 
     A draw is an array (N, C) of two columns or more, or a dict of such arrays and a boolean mask (N,), as in
-    `DeepSet`. Each of the last two columns is explained by a function of the others: a constant, a linear
-    function, and sines with learned frequencies.
+    `DeepSet`. Each of the last two columns is explained by functions of the others: a constant, a linear
+    function, and sines with learned frequencies. Other hypotheses stand beside it: fewer of these functions,
+    or squares and products of the first three columns. The noise may be known or unknown, and may differ from
+    element to element if a column tells how large it is.
 
     Parameters
     ----------
@@ -597,7 +599,7 @@ class Regression(Encoded):
     """
 
     exchangeable: ClassVar[bool] = True
-    waves: int = 6
+    waves: int = 5
     width: int = 16
     hidden: int = 64
     nodes: int = 16

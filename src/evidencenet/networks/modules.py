@@ -81,6 +81,11 @@ _JOINED = 16
 _CONCENTRATIONS = (0.5, 2.0)
 # Numbers that explain others are cut off at so many standard deviations.
 _FAR = 30.0
+# Columns that are multiplied with each other, initial logarithms of large and small amplitudes, and bounds of
+# the logarithm of a weight.
+_MULTIPLIED = 3
+_AMPLITUDES = (-0.5, -3.0)
+_LARGEST_WEIGHT = 3.0
 # Filters that look for a shape at every place, and their length.
 _FILTERS, _FILTER_LENGTH = 8, 7
 # Along axes of up to so many places, a filter is a product with a matrix.
@@ -1014,14 +1019,23 @@ def _inverted_in_batches(number: int, is_batched: Any, a: jax.Array, b: jax.Arra
 class RegressionEncoder(eqx.Module):
     """Sets of vectors: how well the other columns explain each column, with functions that are learned.
 
-    For each of the last columns, as the response y: a constant, the other columns, and sines and cosines of
-    combinations of them are basis functions φ with normal amplitudes, in white noise. The log evidence of y
-    relative to noise alone is ½ bᵀ A⁻¹ b − ½ log |A| with A = 1 + Σ φ φᵀ and b = Σ φ y. Frequencies, and the
-    variance of each amplitude relative to the noise, are learned. A `SetEncoder` stands beside it.
+    For each of the last columns, as the response y, basis functions φ of the others have normal amplitudes,
+    in white noise. The log evidence of y relative to noise alone is ½ bᵀ A⁻¹ b − ½ log |A| with A = 1 +
+    Σ φ φᵀ and b = Σ φ y; if the noise is unknown, it is ½ N log (f + Σ y²) − ½ N log (f + Σ y² − bᵀ A⁻¹ b)
+    − ½ log |A|. Both are features, for several hypotheses. The first has a constant, the other columns, and
+    sines and cosines of combinations of them. The others have no sines, but the squares and products of the
+    first few columns: at first one with little but a constant, one with the columns too, one with products,
+    and one with squares. Frequencies, f, and for each hypothesis the variance of the amplitudes relative to
+    the noise are learned; without sines, their covariances too. Elements have weights, exponentials of a
+    learned combination of the columns, since these may say how exact y is. A `SetEncoder` stands beside it.
     """
 
     frequency: Any
     amplitude: Any
+    amplitudes: Any
+    mixing: Any
+    weight: Any
+    floor: Any
     element: SetEncoder
 
     def __init__(
@@ -1034,36 +1048,90 @@ class RegressionEncoder(eqx.Module):
         cycles = np.linspace(0.5, 2.5, waves)
         self.frequency = (direction * cycles * 2 * np.pi / np.sqrt(12)).astype(np.float32)
         self.amplitude = np.full((responses, columns + 2 * waves), -1, np.float32)
+        first, second = _multiplied(columns - 1)
+        square, none = first == second, np.zeros(len(first), bool)
+        linear = np.ones(columns - 1, bool)
+        large = [
+            np.r_[none, True, ~linear],
+            np.r_[none, True, linear],
+            np.r_[~square, True, linear],
+            np.r_[square, True, linear],
+        ]
+        size = len(large[0])
+        # Columns must differ, or hypotheses could not learn to take some of them only.
+        spread = 0.1 * rng.standard_normal((responses, len(large), size))
+        self.amplitudes = (np.where(large, *_AMPLITUDES) + spread).astype(np.float32)
+        self.mixing = np.zeros((responses, len(large), size, size), np.float32)
+        self.weight = np.zeros((responses, columns - 1), np.float32)
+        self.floor = np.ones((responses, 1 + len(large)), np.float32)
         self.element = SetEncoder(columns, width, waves=0, table=False, rng=rng)
 
     def __call__(self, x: Any) -> Features:
         """Features of one draw."""
         values, mask = elements(x)
         there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
-        number, columns = values.shape
+        columns = values.shape[1]
         responses = np.arange(columns - len(self.amplitude), columns)
         explaining = np.array([np.delete(np.arange(columns), c) for c in responses])
-
-        def explained(
-            frequency: jax.Array, amplitude: jax.Array, column: Any, others: Any
-        ) -> tuple[jax.Array, jax.Array]:
-            y = values[:, column] * there
-            # Single observations may lie anywhere; beyond 30 standard deviations A could not be inverted.
-            known = jnp.clip(values[:, others], -_FAR, _FAR)
-            basis = [jnp.ones((number, 1)), known, *sine_and_cosine(known @ frequency)]
-            phi = jnp.concatenate(basis, axis=1) * jnp.exp(amplitude) * there[:, None]
-            quadratic, log_volume = eliminated(phi.T @ phi + jnp.eye(phi.shape[1]), phi.T @ y)
-            fitted, volume, squares = 0.5 * quadratic, 0.5 * log_volume, jnp.sum(y * y)
-            left = jnp.maximum(0.5 * squares - fitted, 0.0)
-            exact = jnp.stack([fitted - volume, fitted, volume, squares / np.sqrt(number)])
-            return exact, jnp.log1p(jnp.stack([squares, fitted, left]))
-
-        sums, logs = jax.vmap(explained)(self.frequency, self.amplitude, responses, explaining)
+        learned = (self.frequency, self.amplitude, self.amplitudes, self.mixing, self.weight, self.floor)
+        sums, logs = jax.vmap(partial(_explained, values, there))(learned, responses, explaining)
         sums, pooled = jnp.ravel(sums), self.element.pooled(values, mask)
         return Features(
             jnp.concatenate([squashed(sums), jnp.ravel(logs), pooled.smooth]),
             jnp.concatenate([sums, pooled.exact]),
         )
+
+
+def _explained(
+    values: jax.Array, there: jax.Array, learned: tuple[jax.Array, ...], column: Any, others: Any
+) -> tuple[jax.Array, jax.Array]:
+    """Return log evidences of one column given the others, and logarithms of the squares that are left."""
+    frequency, amplitude, amplitudes, mixing, weight, floor = learned
+    # Single observations may lie anywhere; beyond 30 standard deviations A could not be inverted.
+    known = jnp.clip(values[:, others], -_FAR, _FAR)
+    weights = there * jnp.exp(jnp.clip(known @ weight, -_LARGEST_WEIGHT, _LARGEST_WEIGHT))
+    y = values[:, column] * weights
+    first, second = _multiplied(len(others))
+    # Squares less their mean, so that they take nothing from the constant.
+    products = jnp.clip(known[:, first] * known[:, second] - (first == second), -_FAR, _FAR)
+    basis = [products, jnp.ones((len(y), 1)), known, *sine_and_cosine(known @ frequency)]
+    phi = jnp.concatenate(basis, axis=1) * weights[:, None]
+    # All hypotheses have parts of the same sums over elements: those with sines the last, others the first.
+    gram, along, squares = phi.T @ phi, phi.T @ y, jnp.sum(y * y)
+    begin, end = len(first), amplitudes.shape[-1]
+
+    def without_waves(amplitude: jax.Array, mixing: jax.Array) -> tuple[jax.Array, jax.Array]:
+        one = jnp.eye(end)
+        mixed = (one + mixing) * jnp.exp(amplitude)
+        return eliminated(mixed.T @ gram[:end, :end] @ mixed + one, along[:end] @ mixed)
+
+    scale = jnp.exp(amplitude)
+    whole = gram[begin:, begin:] * (scale[:, None] * scale) + jnp.eye(len(scale))
+    found = eliminated(whole, along[begin:] * scale), jax.vmap(without_waves)(amplitudes, mixing)
+    quadratic, log_volume = (jnp.r_[a, b] for a, b in zip(*found, strict=True))
+    fitted, volume, least = 0.5 * quadratic, 0.5 * log_volume, jnp.exp(floor)
+    left = jnp.log(least + jnp.maximum(squares - quadratic, 0.0))
+    number = jnp.sum(there)
+    gained = 0.5 * number * (jnp.log(least + squares) - left)
+    relative = left - jnp.log(least + number)
+    root = np.sqrt(len(y))
+    exact = [_compared(part) for part in (fitted - volume, gained - volume, volume, relative)]
+    rest = jnp.stack([relative[0] * number / root, squares / root])
+    return jnp.concatenate([*exact, rest]), left
+
+
+def _compared(evidence: jax.Array) -> jax.Array:
+    """Return the first two numbers, and the difference of each later one from the one before it.
+
+    Hypotheses say nearly the same. Of their differences a head is learned faster than of themselves.
+    """
+    return jnp.concatenate([evidence[:2], jnp.diff(evidence[1:])])
+
+
+def _multiplied(columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which columns are multiplied with which: the first three of so many, with themselves too."""
+    first, second = np.triu_indices(min(columns, _MULTIPLIED))
+    return first, second
 
 
 class PartsEncoder(eqx.Module):
