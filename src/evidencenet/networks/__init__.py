@@ -4,6 +4,7 @@ A network maps one x to raw outputs. It must not know labels or how it is traine
 """
 
 from evidencenet.networks.architectures import Architecture as Architecture
+from evidencenet.networks.architectures import Autoregression as Autoregression
 from evidencenet.networks.architectures import Categories as Categories
 from evidencenet.networks.architectures import DeepSet as DeepSet
 from evidencenet.networks.architectures import Dense as Dense

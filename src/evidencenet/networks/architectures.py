@@ -613,6 +613,49 @@ class Regression(Encoded):
 
 
 @dataclass(frozen=True)
+class Autoregression(Encoded):
+    """Series in which earlier values explain later ones: lags, thresholds, growth, channels that lead others.
+
+    Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. Each place, beside the
+    values of the places before it, is an element of a `Regression`.
+
+    Parameters
+    ----------
+    lags
+        How many places before are seen; fewer if there are several channels, or the series is short.
+    waves
+        Sines and cosines that a value is explained by.
+    width
+        Units of both layers that every place goes through beside that.
+    hidden
+        Units of both layers after the sums over all places.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> Autoregression()(jnp.zeros(40), 1, key=jax.random.key(0))(jnp.ones(40)).shape
+    (1,)
+    """
+
+    lags: int = 8
+    waves: int = 2
+    width: int = 16
+    hidden: int = 64
+    nodes: int = 16
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        length, channels = modules.elements(x)[0].shape
+        lags = max(1, min(self.lags, _MOST_EXPLAINING // channels - 1, length // 3))
+        if length < 3:
+            raise ValueError(
+                f"Autoregression wants series of 3 places or more, not {length}; use another network."
+            )
+        return modules.AutoregressionEncoder(channels, lags, self.waves, self.width, rng)
+
+
+@dataclass(frozen=True)
 class Groups(Encoded):
     """Sets of sets, (G, N) or (G, N, C): exchangeable groups of exchangeable elements.
 
@@ -705,12 +748,15 @@ BUILT_IN = {
         Irregular,
         Windows,
         Regression,
+        Autoregression,
         Groups,
         Parts,
     )
 }
 # Columns that are explained by the others, at most.
 _RESPONSES = 2
+# Columns of a place and those before it, at most, if there are several channels.
+_MOST_EXPLAINING = 10
 # Combinations of single numbers that are shown to the other parts of a draw.
 _SHOWN = 4
 

@@ -1134,6 +1134,42 @@ def _multiplied(columns: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
+class AutoregressionEncoder(eqx.Module):
+    """Series: how well the values before explain each value, as a `RegressionEncoder` of all places.
+
+    An element is what one place has in all channels, behind the values of the places before it. So lags of
+    any kind, thresholds, laws of growth and influences of one channel on another are regressions.
+    """
+
+    regression: RegressionEncoder
+    lags: int = eqx.field(static=True)
+
+    def __init__(self, channels: int, lags: int, waves: int, width: int, rng: np.random.Generator) -> None:
+        self.lags = lags
+        columns = (1 + lags) * channels
+        self.regression = RegressionEncoder(columns, min(channels, 2), waves, width, rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw: (T, C), or a dict of that and a mask (T,)."""
+        values, mask = elements(x)
+        length = len(values) - self.lags
+        # The latest of the earlier places come first: squares and products are taken of these.
+        earlier = [values[self.lags - lag :][:length] for lag in range(1, self.lags + 1)]
+        rows = jnp.concatenate([*earlier, values[self.lags :]], axis=1)
+        first = jnp.ravel(values[: self.lags])
+        there = []
+        if mask is not None:
+            # A place counts if all that came before it are there.
+            inside = [mask[self.lags - lag :][:length] for lag in range(self.lags + 1)]
+            there = [jnp.all(jnp.stack(inside), axis=0)]
+            first = first * jnp.repeat(mask[: self.lags], values.shape[1])
+        found = self.regression({"x": rows, **{"mask": each for each in there}})
+        edge = jnp.concatenate([first, jnp.square(first)])
+        return Features(
+            jnp.concatenate([found.smooth, squashed(edge)]), jnp.concatenate([found.exact, edge])
+        )
+
+
 class PartsEncoder(eqx.Module):
     """Data of several parts, each with its encoder; the numbers of single vectors are shown to the others.
 
