@@ -11,7 +11,7 @@ import evidencenet as en
 from conftest import Case, draws, rms
 from evidencenet import networks
 from evidencenet.networks import ensemble
-from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Table
+from evidencenet.networks.architectures import DeepSet, Dense, Image, Modes, Sequence, Spectrum, Table
 
 KEY = jax.random.key(0)
 apply = eqx.filter_jit(ensemble.apply)
@@ -193,6 +193,11 @@ def test_a_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
         (Table(), (3, 4)),
         (Table(), (1, 1)),
         (Table(width=5, hidden=3), (2, 3, 4)),
+        (Modes(), (2,)),
+        (Modes(), (300, 2)),
+        (Modes(), (16, 20)),
+        (Modes(mixed=3, patterns=1, nodes=0), (6, 5, 4)),
+        (Modes(), (4, 4, 4, 2)),
         (Spectrum(), (2,)),
         (Spectrum(), (16, 2)),
         (Spectrum(width=5, hidden=7), (4, 4, 4, 2)),
@@ -259,8 +264,9 @@ def test_no_table(x: Any) -> None:
 
 @pytest.mark.parametrize("x", [{"x": np.zeros(20)}, np.zeros(())], ids=["dict", "scalar"])
 def test_no_spectrum(x: Any) -> None:
-    with pytest.raises(ValueError, match="Spectrum wants draws that are one array"):
-        Spectrum()(x, 1, key=KEY)
+    for kind in (Spectrum, Modes):
+        with pytest.raises(ValueError, match=f"{kind.__name__} wants draws that are one array"):
+            kind()(x, 1, key=KEY)
 
 
 def test_a_network_that_does_not_suit_the_draws(small: Case) -> None:

@@ -23,6 +23,7 @@ from evidencenet.networks.architectures import (
     Groups,
     Image,
     Irregular,
+    Modes,
     Parts,
     Recurrence,
     Regression,
@@ -53,6 +54,7 @@ KINDS: list[tuple[Any, tuple[int, ...]]] = [
     (Table(width=7, hidden=3, waves=1, nodes=0), (4, 4, 2)),
     (Sequence(width=7, hidden=3, kernel=4, depth=3, parts=2), (20, 1)),
     (Image(width=7, hidden=3, kernel=2, depth=1), (6, 6, 1)),
+    (Modes(mixed=4, hidden=3, nodes=0), (6, 5, 2)),
     (Spectrum(width=7, hidden=3), (16,)),
     (Spectrum(width=7, hidden=3), (6, 6, 2)),
 ]
@@ -62,6 +64,7 @@ EVIDENCE_KINDS: list[tuple[Any, tuple[int, ...]]] = [
     (Squares(projections=3, nodes=4, smooth=2), (7, 2)),
     (DeepSet(hidden=3), (9, 2)),
     (Table(hidden=3), (4, 6)),
+    (Modes(mixed=4, patterns=2, hidden=3), (12, 2)),
     (Sequence(hidden=3, nodes=4), (20,)),
     (Image(hidden=3, nodes=4), (4, 5, 6, 1)),
     (Recurrence(poles=3, mixed=2, hidden=3, nodes=4), (20, 2)),

@@ -105,6 +105,22 @@ def test_what_the_user_says(name: str, shape: tuple[int, ...], arranged: tuple[i
         assert network(found[0].astype(np.float32), 1, key=jax.random.key(0))
 
 
+def test_waves_between_channels_are_looked_for() -> None:
+    for name, shape, wanted in (
+        ("series", (40, 3), True),
+        ("series", (40, 1), False),
+        # Too long: it would take longer than all others together.
+        ("series", (1000, 3), False),
+        ("channels x time", (3, 40), True),
+        ("image", (8, 8, 3), True),
+        ("volume", (6, 6, 6), True),
+    ):
+        x = np.zeros((4, *shape))
+        layout = Layout.named(name, x, np.arange(4) % 2)
+        found = candidates(layout, arranged_example(layout, x[0]))
+        assert (networks.Modes() in found) == wanted
+
+
 def test_channels_first_are_the_last() -> None:
     x = np.arange(2 * 3 * 5 * 6.0).reshape(2, 3, 5, 6)
     found = Layout.named("image", x, np.arange(2)).arrange(x)

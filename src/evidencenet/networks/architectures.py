@@ -302,6 +302,46 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
+class Modes(Encoded):
+    """Waves in series, images and volumes of one or several channels: an evidence head of Fourier modes.
+
+    For a wave of one of many frequencies, and for what channels have in common, such as a wave that moves
+    from frame to frame: phases between channels count, unlike in `Spectrum`. The places are all axes but the
+    last, of channels; a vector has one channel.
+
+    Parameters
+    ----------
+    mixed
+        Combinations of the channels, with learned phases, whose powers are taken; and exponents in the sums
+        of exponentials over all modes.
+    patterns
+        Sums over the modes, each with learned weights, of each power.
+    hidden
+        Units of both layers after the sums.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> frames = jnp.ones((6, 6, 3))
+    >>> Modes()(frames, 1, key=jax.random.key(0))(frames).shape
+    (1,)
+    """
+
+    mixed: int = 10
+    patterns: int = 4
+    hidden: int = 64
+    nodes: int = 16
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        if isinstance(x, dict) or x.ndim == 0:
+            raise ValueError("Modes wants draws that are one array; use another network.")
+        places, channels = (x.shape, 1) if x.ndim == 1 else (x.shape[:-1], x.shape[-1])
+        return modules.ModesEncoder(places, channels, self.mixed, self.patterns, rng)
+
+
+@dataclass(frozen=True)
 class Squares:
     """Few projections of the data and their squares, in an evidence head: for nearly Gaussian data.
 
@@ -619,6 +659,7 @@ BUILT_IN = {
         Sequence,
         Image,
         Spectrum,
+        Modes,
         Squares,
         Recurrence,
         Categories,

@@ -21,6 +21,7 @@ from evidencenet.networks.architectures import (
     Groups,
     Image,
     Irregular,
+    Modes,
     Parts,
     Recurrence,
     Regression,
@@ -71,6 +72,7 @@ _ERRORS = 7.0
 _MOST_WAVES = 32
 _WAVES = 8
 _LARGEST_SPECTRUM = 4096
+_LONGEST_MODES = 1024
 # Vectors of more columns than this are no regression of one column on a few others.
 _MOST_COLUMNS = 12
 # Up to so many models, the usual number of projections is enough.
@@ -242,6 +244,9 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
     may_wave = numbers <= _MOST_WAVES or (part.kind == "set" and columns == 1)
     waves: list[Architecture] = [DeepSet(waves=_WAVES)] if may_wave else []
     ordered: list[Architecture] = [Recurrence(), Series(), *spectrum]
+    # Fourier modes of long series take longer than all else.
+    modes: list[Architecture] = [Modes()] if whole else []
+    together = columns > 1 and numbers <= _LONGEST_MODES
     match part.kind:
         case "vector":
             return flat
@@ -250,9 +255,9 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
         case "exchangeable":
             return [DeepSet(), *waves, *flat]
         case "series" | "channels x time":
-            return [*ordered, _squares(models), Dense()]
+            return [*ordered, *(modes if together else []), _squares(models), Dense()]
         case "image" | "volume":
-            return [Image(), *spectrum, Squares(projections=32, nodes=32), Dense()]
+            return [Image(), *modes, *spectrum, Squares(projections=32, nodes=32), Dense()]
         case "table":
             return [Table(), Groups(), DeepSet(), Dense()]
         case "set":

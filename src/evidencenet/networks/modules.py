@@ -83,6 +83,12 @@ _CONCENTRATIONS = (0.5, 2.0)
 _FAR = 30.0
 # Filters that look for a shape at every place, and their length.
 _FILTERS, _FILTER_LENGTH = 8, 7
+# Frequencies twice as fine as the grid are seen where there are so many modes at most. Along axes of up to so
+# many places, a Fourier transform is a product with a matrix, and its frequencies are learned.
+_MOST_MODES = 1024
+_LONGEST_PRODUCT = 256
+# Relative to other weights, what decides between modes must be learned quickly, and frequencies slowly.
+_SWIFT, _SLOW = 10.0, 0.4
 # Along axes of up to so many places, a filter is a product with a matrix.
 _LONGEST_BAND = 24
 # Convolutions see at most so many places of a series.
@@ -1007,6 +1013,135 @@ class SpectrumEncoder(eqx.Module):
         """Features of one draw."""
         powers = spectrum(x)
         return Features(squashed(powers), powers)
+
+
+class ModesEncoder(eqx.Module):
+    """Fourier modes of all channels: sums over modes, and a wave that may be any one of them.
+
+    Each mode F_c has a number for every channel c. Combinations Σ_c m_c F_c with complex weights see the
+    phases between channels: a wave that moves from one frame to the next adds up in one of them, and powers
+    of enough combinations span all products of two channels. The log likelihood of a wave of unknown
+    amplitude and phase in white noise is linear in such a power. The evidence of a wave of one of many
+    frequencies is the mean of the likelihoods; that of a stationary field has a sum over modes. Frequencies
+    are learned along each axis, so that waves between those of the grid are met too.
+    """
+
+    shift: list[Any]
+    level: Any
+    mix: Any
+    pattern: Any
+    exponent: Any
+    bias: Any
+    places: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, places: tuple[int, ...], channels: int, mixed: int, patterns: int, rng: np.random.Generator
+    ) -> None:
+        self.places = places
+        grid = _frequencies(places)
+        self.shift = [
+            np.zeros_like(each) if length <= _LONGEST_PRODUCT else None
+            for each, length in zip(grid, places, strict=True)
+        ]
+        modes = math.prod(len(each) for each in grid)
+        # At first all of a draw's mean is taken off; where the level is known, none of it need be.
+        self.level = np.ones(channels, np.float32)
+        self.mix = _combinations(channels, mixed)
+        powers = self.mix.shape[-1]
+        pattern = 1 + rng.standard_normal((modes, patterns))
+        self.pattern = (pattern / np.sqrt(modes)).astype(np.float32)
+        # Each exponent begins with one power. Several have the same, if there are few, at another strength.
+        strength = np.linspace(0.3, 0.6, -(-mixed // powers)).repeat(powers)[:mixed]
+        self.exponent = (np.eye(powers)[:, np.arange(mixed) % powers] * strength).astype(np.float32)
+        # A vector, since matrices are subject to weight decay, and most modes may be impossible.
+        self.bias = np.zeros(modes * mixed, np.float32)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw (..., C), or of a vector."""
+        values = x[:, None] if x.ndim == 1 else x
+        mean = jnp.mean(values, axis=tuple(range(values.ndim - 1)))
+        power = self.powers(values)
+        exponents = power @ self.exponent + _SWIFT * self.bias.reshape(len(power), -1)
+        anywhere = jax.nn.logsumexp(exponents, axis=0) - np.log(len(power))
+        sums = jnp.ravel(self.pattern.T @ (power - 1))
+        level = np.sqrt(math.prod(self.places)) * mean
+        exact = jnp.concatenate([anywhere, sums, level, jnp.square(level)])
+        return Features(jnp.concatenate([squashed(exact), mean]), exact)
+
+    def powers(self, values: jax.Array) -> jax.Array:
+        """Return the power of each combination of channels in each mode, (modes, combinations)."""
+        mean = self.level * jnp.mean(values, axis=tuple(range(values.ndim - 1)))
+        # The mean is taken off behind the transform, which then has no gradient to hand back to the data.
+        both = zip(self._modes(values), self._modes(jnp.ones((*self.places, 1))), strict=True)
+        joined = jnp.concatenate([of_values - of_ones * mean for of_values, of_ones in both], axis=1)
+        # Complex numbers as pairs: (a + ib)(m + in) = (am − bn) + i(an + bm).
+        first, second = self.mix
+        squares = jnp.square(joined @ jnp.block([[first, second], [-second, first]]))
+        number = first.shape[1]
+        return squares[:, :number] + squares[:, number:]
+
+    def _modes(self, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return real and imaginary parts of all modes, (modes, C), in units of white noise."""
+        real, imaginary = values / np.sqrt(math.prod(self.places)), None
+        for axis, grid in reversed(list(enumerate(_frequencies(self.places)))):
+            length = self.places[axis]
+            if self.shift[axis] is None:
+                whole = jnp.fft.rfft(real, axis=axis) if imaginary is None else real + 1j * imaginary
+                whole = whole if imaginary is None else jnp.fft.fft(whole, axis=axis)
+                real, imaginary = whole.real, whole.imag
+                continue
+            frequency = grid + _SLOW * 2 * np.pi / length * self.shift[axis]
+            sine, cosine = sine_and_cosine(frequency[:, None] * np.arange(length, dtype=np.float32))
+            along = partial(_along, axis=axis)
+            if imaginary is None:
+                real, imaginary = along(real, cosine), -along(real, sine)
+            else:
+                real, imaginary = (
+                    along(real, cosine) + along(imaginary, sine),
+                    along(imaginary, cosine) - along(real, sine),
+                )
+        assert imaginary is not None
+        channels = values.shape[-1]
+        return real.reshape(-1, channels), imaginary.reshape(-1, channels)
+
+
+def _along(x: jax.Array, matrix: jax.Array, axis: int) -> jax.Array:
+    """Multiply x by a matrix along one axis."""
+    return jnp.moveaxis(jnp.tensordot(matrix, x, axes=[[1], [axis]]), 0, axis)
+
+
+def _frequencies(places: tuple[int, ...]) -> list[np.ndarray]:
+    """Return the frequencies along each axis, in radians per place, of half of all modes.
+
+    The modes of real numbers come in pairs of opposite frequencies; of the last axis only one half is taken.
+    """
+
+    def grid(fine: int) -> list[np.ndarray]:
+        sides = [n if n > _LONGEST_PRODUCT else fine * n for n in places]
+        halves = [np.arange(n // 2 + 1) if i == len(sides) - 1 else np.arange(n) for i, n in enumerate(sides)]
+        return [
+            (2 * np.pi / n * np.where(k > n // 2, k - n, k)).astype(np.float32)
+            for n, k in zip(sides, halves, strict=True)
+        ]
+
+    # Twice as fine as the grid, where it costs little: a wave between its frequencies is weak in all of them.
+    fine = grid(2)
+    return fine if math.prod(len(each) for each in fine) <= _MOST_MODES else grid(1)
+
+
+def _combinations(channels: int, number: int) -> np.ndarray:
+    """Return weights of channels, as real and imaginary parts (2, C, combinations), to begin with.
+
+    Single channels, if they are few, and waves that go through all channels with different phases.
+    """
+    if channels == 1:
+        return np.array([[[1.0]], [[0.0]]], np.float32)
+    single = np.eye(channels) if 2 * channels <= number else np.zeros((channels, 0))
+    waves = number - single.shape[1]
+    phase = np.arange(channels)[:, None] * np.linspace(-np.pi, np.pi, waves, endpoint=False)
+    real = np.concatenate([single, np.cos(phase) / np.sqrt(channels)], axis=1)
+    imaginary = np.concatenate([0 * single, np.sin(phase) / np.sqrt(channels)], axis=1)
+    return np.stack([real, imaginary]).astype(np.float32)
 
 
 def log_evidence_of_counts(counts: jax.Array, concentration: float) -> jax.Array:
