@@ -204,6 +204,29 @@ def test_a_wave_that_moves_adds_up_in_one_combination() -> None:
     np.testing.assert_allclose(left[:, :4], alone, atol=1e-3)
 
 
+# --- Graphs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (4, 4, 2)], ids=str)
+def test_pairs_of_nodes_and_nodes(shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    table = x.reshape(*shape[:2], -1).astype(np.float64)
+    number = len(table)
+    others = [np.delete(np.arange(number), i) for i in range(number)]
+    sent = [table[i, others[i]].mean(axis=0) for i in range(number)]
+    received = [table[others[i], i].mean(axis=0) for i in range(number)]
+    mutual = [(table[i, others[i]] * table[others[i], i]).mean(axis=0) for i in range(number)]
+    either = (table + table.swapaxes(0, 1)) / 2
+    pairs = []
+    for i, j in itertools.permutations(range(number), 2):
+        common = sum(either[i, k] * either[k, j] for k in range(number) if k not in (i, j))
+        nodes = [sent[i], received[i], sent[j], received[j]]
+        pairs.append(np.concatenate([table[i, j], table[j, i], common / np.sqrt(number), *nodes]))
+    nodes = [np.concatenate([sent[i], received[i], mutual[i], table[i, i]]) for i in range(number)]
+    for found, wanted in zip(modules.links(x), (pairs, nodes), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
 # --- Layers ----------------------------------------------------------------------------------------------
 
 

@@ -142,6 +142,10 @@ class Table(Encoded):
     A `DeepSet` of the entries, each of which is seen beside the means of its row and of its column (the
     degrees of the two nodes that it links). The output does not depend on the order of rows and columns.
 
+    If rows and columns are the same nodes, each pair of nodes is seen with its links both ways, the degrees
+    of both nodes, and what they have in common with third nodes; and the nodes are a set too. The output does
+    not depend on the order of the nodes, and the diagonal is not taken for links.
+
     Parameters
     ----------
     width
@@ -153,14 +157,17 @@ class Table(Encoded):
     nodes
         With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
         in the averages and in what the dense layers make of them. With 0, dense layers alone.
+    links
+        Whether rows and columns are the same nodes, as in an adjacency matrix.
     """
 
     exchangeable: ClassVar[bool] = True
-    may_be_zero: ClassVar[tuple[str, ...]] = ("waves", "nodes")
+    may_be_zero: ClassVar[tuple[str, ...]] = ("waves", "nodes", "links")
     width: int = 32
     hidden: int = 64
     waves: int = 0
     nodes: int = 16
+    links: bool = False
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -168,8 +175,15 @@ class Table(Encoded):
             raise ValueError(
                 "Table wants draws of shape (rows, columns), with or without channels; use another network."
             )
-        channels = 3 * (x.shape[2] if x.ndim == 3 else 1)
-        return modules.SetEncoder(channels, self.width, waves=self.waves, table=True, rng=rng)
+        channels = x.shape[2] if x.ndim == 3 else 1
+        if self.links:
+            if x.shape[0] != x.shape[1] or len(x) < 2:
+                raise ValueError(
+                    f"Table(links=True) wants as many rows as columns, two or more, not {x.shape[:2]}; use "
+                    "Table()."
+                )
+            return modules.GraphEncoder(channels, self.width, waves=self.waves, rng=rng)
+        return modules.SetEncoder(3 * channels, self.width, waves=self.waves, table=True, rng=rng)
 
 
 @dataclass(frozen=True)

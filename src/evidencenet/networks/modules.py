@@ -141,6 +141,30 @@ def entries(x: Any) -> jax.Array:
     return jnp.concatenate([table, rows, columns], axis=-1).reshape(-1, 3 * table.shape[-1])
 
 
+def links(x: Any) -> tuple[jax.Array, jax.Array]:
+    """Return what is known of each pair of nodes, (N · (N − 1), 7 C), and of each node, (N, 4 C).
+
+    x is (N, N) or (N, N, C): the links from nodes (rows) to nodes (columns). Of a pair: its links both ways,
+    the sum of products of the links, both ways together, that the two have with a third, and the mean links
+    from and to the first node, and from and to the second. Of a node: mean links from and to it, the mean
+    product of the links both ways, and the link to itself.
+    """
+    table = x[..., None] if x.ndim == 2 else x
+    number = len(table)
+    itself = jnp.eye(number)[..., None]
+    others = table * (1 - itself)
+    back = jnp.swapaxes(others, 0, 1)
+    sent, received, mutual = (jnp.sum(each, axis=1) / (number - 1) for each in (others, back, others * back))
+    either = jnp.moveaxis(0.5 * (others + back), -1, 0)
+    common = jnp.moveaxis(either @ either, 0, -1) / np.sqrt(number)
+    first, second = np.nonzero(~np.eye(number, dtype=bool))
+    of_nodes = jnp.concatenate([sent, received], axis=-1)
+    of_pairs = jnp.concatenate([others, back, common], axis=-1)
+    pairs = [of_pairs[first, second], of_nodes[first], of_nodes[second]]
+    loops = jnp.sum(table * itself, axis=1)
+    return jnp.concatenate(pairs, axis=-1), jnp.concatenate([sent, received, mutual, loops], axis=-1)
+
+
 def spectrum(x: Any) -> jax.Array:
     """Return the means of the channels of (..., C), or of a vector, and the power of every Fourier mode."""
     channels = x[:, None] if x.ndim == 1 else x
@@ -437,6 +461,29 @@ class SetEncoder(eqx.Module):
         products = centred[:, first] * centred[:, second]
         inputs = [both if self.waves is None else self.waves(both), products]
         return self.element(jnp.concatenate(inputs, axis=1)), centred
+
+
+class GraphEncoder(eqx.Module):
+    """Links between nodes (N, N) or (N, N, C): a set of all pairs of nodes, and one of all nodes.
+
+    A pair is seen with its links both ways, the mean links to and from both nodes, and how alike the links of
+    the two nodes are. A node is seen with its mean links to and from others, how many of them are mutual, and
+    its link to itself. Links of nodes to themselves, which may mean nothing, count nowhere else.
+    """
+
+    pair: SetEncoder
+    node: SetEncoder
+
+    def __init__(self, channels: int, width: int, *, waves: int, rng: np.random.Generator) -> None:
+        self.pair = SetEncoder(7 * channels, width, waves=waves, table=False, rng=rng)
+        self.node = SetEncoder(4 * channels, width, waves=waves, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        both = [
+            encoder.pooled(of, None) for encoder, of in zip((self.pair, self.node), links(x), strict=True)
+        ]
+        return Features(*(jnp.concatenate(parts) for parts in zip(*both, strict=True)))
 
 
 class GroupsEncoder(eqx.Module):
