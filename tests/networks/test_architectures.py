@@ -11,7 +11,7 @@ import evidencenet as en
 from conftest import Case, draws, rms
 from evidencenet import networks
 from evidencenet.networks import ensemble
-from evidencenet.networks.architectures import DeepSet, Dense, Image, Sequence, Spectrum, Table
+from evidencenet.networks.architectures import DeepSet, Dense, Image, Modes, Sequence, Spectrum, Table
 
 KEY = jax.random.key(0)
 apply = eqx.filter_jit(ensemble.apply)
@@ -136,11 +136,12 @@ def test_a_table_has_no_order(architecture: Any, shape: tuple[int, ...]) -> None
     assert np.abs(run(loose) - found).max() > 0.001
 
 
-def test_a_graph_has_no_order() -> None:
+@pytest.mark.parametrize("links", [False, True])
+def test_a_graph_has_no_order(links: bool) -> None:
     rng = np.random.default_rng(10)
     upper = np.triu(rng.random((20, 8, 8)) < 0.4, 1).astype(np.float32)
     x = upper + np.swapaxes(upper, 1, 2)
-    run = built(Table(), x)
+    run = built(Table(links=links), x)
     order = rng.permutation(8)
     close(run(x[:, order][:, :, order]), run(x))
     # As many edges elsewhere are another graph, by the degrees of the nodes that they link.
@@ -151,6 +152,25 @@ def test_a_graph_has_no_order() -> None:
         pairs[0, i, i + 1] = pairs[0, i + 1, i] = 1
     assert star.sum() == pairs.sum()
     assert np.abs(run(star) - run(pairs))[0, 0] > 0.001
+
+
+@pytest.mark.parametrize("shape", [(6, 6), (5, 5, 2)], ids=str)
+def test_links_between_nodes(shape: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(12)
+    x = rng.normal(size=(20, *shape)).astype(np.float32)
+    run = built(Table(links=True), x)
+    found = run(x)
+    order = np.roll(np.arange(shape[0]), 1)
+    close(run(x[:, order][:, :, order]), found)
+    # Rows and columns are the same nodes: one cannot be moved without the other.
+    assert np.abs(run(x[:, order]) - found).max() > 0.001
+    # Links have a direction.
+    assert np.abs(run(np.swapaxes(x, 1, 2)) - found).max() > 0.001
+
+
+def test_no_graph() -> None:
+    with pytest.raises(ValueError, match=r"wants as many rows as columns, two or more, not \(3, 4\)"):
+        Table(links=True)(np.zeros((3, 4)), 1, key=KEY)
 
 
 # --- Spectra ---------------------------------------------------------------------------------------------
@@ -193,6 +213,13 @@ def test_a_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
         (Table(), (3, 4)),
         (Table(), (1, 1)),
         (Table(width=5, hidden=3), (2, 3, 4)),
+        (Table(links=True), (2, 2)),
+        (Table(links=True, waves=2), (5, 5, 3)),
+        (Modes(), (2,)),
+        (Modes(), (300, 2)),
+        (Modes(), (16, 20)),
+        (Modes(mixed=3, patterns=1, nodes=0), (6, 5, 4)),
+        (Modes(), (4, 4, 4, 2)),
         (Spectrum(), (2,)),
         (Spectrum(), (16, 2)),
         (Spectrum(width=5, hidden=7), (4, 4, 4, 2)),
@@ -259,8 +286,9 @@ def test_no_table(x: Any) -> None:
 
 @pytest.mark.parametrize("x", [{"x": np.zeros(20)}, np.zeros(())], ids=["dict", "scalar"])
 def test_no_spectrum(x: Any) -> None:
-    with pytest.raises(ValueError, match="Spectrum wants draws that are one array"):
-        Spectrum()(x, 1, key=KEY)
+    for kind in (Spectrum, Modes):
+        with pytest.raises(ValueError, match=f"{kind.__name__} wants draws that are one array"):
+            kind()(x, 1, key=KEY)
 
 
 def test_a_network_that_does_not_suit_the_draws(small: Case) -> None:

@@ -29,7 +29,7 @@ KINDS = {
     "overdispersion": "exchangeable",
     "rastrigin": "vector",
     "contingency_table": "table",
-    "communities": "table",
+    "communities": "graph",
     "change_point": "series",
     "correlated_cloud": "set",
     "censored_times": "set",
@@ -88,6 +88,8 @@ def test_parts_of_a_dict() -> None:
         ("series", (9, 4), (9, 4)),
         ("channels x time", (4, 9), (9, 4)),
         ("table", (4, 9), (4, 9, 1)),
+        ("graph", (6, 6), (6, 6, 1)),
+        ("graph", (6, 6, 2), (6, 6, 2)),
         ("set of sets", (4, 9), (4, 9, 1)),
         ("vector", (4, 9), (4, 9)),
     ],
@@ -103,6 +105,51 @@ def test_what_the_user_says(name: str, shape: tuple[int, ...], arranged: tuple[i
     assert "as given" in str(layout)
     for network in candidates(layout, arranged_example(layout, x[0])):
         assert network(found[0].astype(np.float32), 1, key=jax.random.key(0))
+
+
+@pytest.mark.parametrize("channels", [(), (2,)], ids=str)
+def test_a_constant_diagonal_is_that_of_a_graph(channels: tuple[int, ...]) -> None:
+    rng = np.random.default_rng(0)
+    model = np.arange(2000) % 2
+    # Links, and some nodes that send more of them than others.
+    often = np.where(model[:, None], rng.beta(2, 5, (2000, 7)), 0.3).reshape(
+        2000, 7, 1, *(1 for _ in channels)
+    )
+    x = (rng.random((2000, 7, 7, *channels)) < often).astype(np.float32)
+    x[:, np.arange(7), np.arange(7)] = 0
+    layout = Layout.guess(x, model)
+    assert layout.parts[0].kind == "graph"
+    assert "the diagonal is constant" in str(layout)
+    assert candidates(layout, arranged_example(layout, x[0]))[0] == networks.Table(links=True)
+    # Controls: one draw with a link of a node to itself; an image of which a half is always empty.
+    other = x.copy()
+    other[5, 3, 3] = 1
+    assert Layout.guess(other, model).parts[0].kind != "graph"
+    smooth = np.cumsum(np.cumsum(rng.normal(size=x.shape), axis=1), axis=2)
+    assert Layout.guess(smooth, model).parts[0].kind in ("image", "volume")
+    lower = np.tril(np.ones((7, 7)), -1).reshape(7, 7, *(1 for _ in channels))
+    assert Layout.guess(smooth * lower, model).parts[0].kind != "graph"
+
+
+def test_a_graph_is_square() -> None:
+    with pytest.raises(ValueError, match="wants as many rows as columns"):
+        Layout.named("graph", np.zeros((5, 3, 4)), np.arange(5) % 2)
+
+
+def test_waves_between_channels_are_looked_for() -> None:
+    for name, shape, wanted in (
+        ("series", (40, 3), True),
+        ("series", (40, 1), False),
+        # Too long: it would take longer than all others together.
+        ("series", (1000, 3), False),
+        ("channels x time", (3, 40), True),
+        ("image", (8, 8, 3), True),
+        ("volume", (6, 6, 6), True),
+    ):
+        x = np.zeros((4, *shape))
+        layout = Layout.named(name, x, np.arange(4) % 2)
+        found = candidates(layout, arranged_example(layout, x[0]))
+        assert (networks.Modes() in found) == wanted
 
 
 def test_channels_first_are_the_last() -> None:

@@ -19,6 +19,7 @@ from evidencenet.networks.modules import (
     IrregularEncoder,
     Layers,
     Linear,
+    ModesEncoder,
     RecurrenceEncoder,
     RegressionEncoder,
     SetEncoder,
@@ -128,6 +129,102 @@ def test_the_spectrum_knows_no_place(shape: tuple[int, ...]) -> None:
     other = spectrum(-x)
     np.testing.assert_allclose(other[:channels], -found[:channels], rtol=1e-6)
     np.testing.assert_allclose(other[channels:], found[channels:], rtol=1e-6)
+
+
+# --- Modes -----------------------------------------------------------------------------------------------
+
+
+def phases(places: tuple[int, ...], frequencies: list[np.ndarray]) -> np.ndarray:
+    """The phase of every wave, in the order of the modes, at every place."""
+    at = np.stack(np.meshgrid(*map(np.arange, places), indexing="ij"), axis=-1).reshape(-1, len(places))
+    waves = np.stack(np.meshgrid(*frequencies, indexing="ij"), axis=-1).reshape(-1, len(places))
+    return waves @ at.T
+
+
+@pytest.mark.parametrize(("places", "channels"), [((9,), 1), ((8,), 3), ((5, 6), 2), ((3, 4, 4), 2)], ids=str)
+def test_powers_of_modes_are_numpys(places: tuple[int, ...], channels: int) -> None:
+    encoder = ModesEncoder(places, channels, 5, 2, rng())
+    # Weights as they may be after training.
+    shift = [normal(len(each), seed=3) for each in encoder.shift]
+    mix, level = normal(*encoder.mix.shape, seed=4), normal(channels, seed=5)
+    encoder = eqx.tree_at(lambda made: (made.shift, made.mix, made.level), encoder, (shift, mix, level))
+    x = normal(*places, channels)
+    grid = [
+        2 * np.pi / (2 * n) * np.where(np.arange(2 * n) > n, np.arange(2 * n) - 2 * n, np.arange(2 * n))
+        for n in places
+    ]
+    grid[-1] = grid[-1][: places[-1] + 1]
+    learned = [each + 0.4 * 2 * np.pi / n * off for each, n, off in zip(grid, places, shift, strict=True)]
+    rows = x.reshape(-1, channels).astype(np.float64)
+    modes = np.exp(-1j * phases(places, learned)) @ (rows - level * rows.mean(axis=0)) / np.sqrt(len(rows))
+    wanted = np.abs(modes @ (mix[0] + 1j * mix[1])) ** 2
+    np.testing.assert_allclose(encoder.powers(jnp.asarray(x)), wanted, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(300, 2), (260, 9, 1)], ids=str)
+def test_along_long_axes_modes_are_those_of_the_grid(shape: tuple[int, ...]) -> None:
+    places, channels = shape[:-1], shape[-1]
+    encoder = ModesEncoder(places, channels, 2 * channels, 2, rng())
+    assert encoder.shift[0] is None
+    x = normal(*shape)
+    axes = tuple(range(len(places)))
+    # Of an image, the short axis is no finer than the grid: the modes would be too many.
+    wanted = np.abs(np.fft.rfftn(x - x.mean(axis=axes), axes=axes)) ** 2 / np.prod(places)
+    found = np.asarray(encoder.powers(jnp.asarray(x)))
+    # Single channels come first.
+    np.testing.assert_allclose(found[:, :channels], wanted.reshape(-1, channels), rtol=1e-3, atol=1e-3)
+
+
+def test_a_wave_may_be_any_mode() -> None:
+    encoder = ModesEncoder((6, 5), 2, 6, 3, rng())
+    bias, weight = normal(encoder.bias.size, seed=3), 0.2 * normal(*encoder.exponent.shape, seed=4)
+    encoder = eqx.tree_at(lambda made: (made.bias, made.exponent), encoder, (bias, weight))
+    x = normal(6, 5, 2)
+    power = np.asarray(encoder.powers(jnp.asarray(x)), np.float64)
+    anywhere = np.log(np.mean(np.exp(power @ weight + 10 * bias.reshape(len(power), -1)), axis=0))
+    sums = encoder.pattern.T @ (power - 1)
+    level = np.sqrt(30) * x.mean(axis=(0, 1))
+    found = encoded(encoder, x)
+    wanted = np.concatenate([anywhere, sums.ravel(), level, level**2])
+    np.testing.assert_allclose(found.exact, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_a_wave_that_moves_adds_up_in_one_combination() -> None:
+    encoder = ModesEncoder((12,), 4, 12, 2, rng())
+    # Three cycles, which move on by a quarter of a cycle from frame to frame: to the right, or to the left.
+    phase = 2 * np.pi * 3 * np.arange(12)[:, None] / 12
+    step = np.pi / 2 * np.arange(4)
+    right, left = (np.asarray(encoder.powers(jnp.cos(phase + sign * step))) for sign in (-1, 1))
+    alone, together = right[:, :4], right[:, 4:]
+    assert together.max() > 3.9 * alone.max()
+    mode, best = np.unravel_index(together.argmax(), together.shape)
+    assert mode == 6
+    # The other direction is another combination, though every channel has the same power.
+    assert left[6, 4:].argmax() != best
+    np.testing.assert_allclose(left[:, :4], alone, atol=1e-3)
+
+
+# --- Graphs ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(5, 5), (4, 4, 2)], ids=str)
+def test_pairs_of_nodes_and_nodes(shape: tuple[int, ...]) -> None:
+    x = normal(*shape)
+    table = x.reshape(*shape[:2], -1).astype(np.float64)
+    number = len(table)
+    others = [np.delete(np.arange(number), i) for i in range(number)]
+    sent = [table[i, others[i]].mean(axis=0) for i in range(number)]
+    received = [table[others[i], i].mean(axis=0) for i in range(number)]
+    mutual = [(table[i, others[i]] * table[others[i], i]).mean(axis=0) for i in range(number)]
+    either = (table + table.swapaxes(0, 1)) / 2
+    pairs = []
+    for i, j in itertools.permutations(range(number), 2):
+        common = sum(either[i, k] * either[k, j] for k in range(number) if k not in (i, j))
+        nodes = [sent[i], received[i], sent[j], received[j]]
+        pairs.append(np.concatenate([table[i, j], table[j, i], common / np.sqrt(number), *nodes]))
+    nodes = [np.concatenate([sent[i], received[i], mutual[i], table[i, i]]) for i in range(number)]
+    for found, wanted in zip(modules.links(x), (pairs, nodes), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 # --- Layers ----------------------------------------------------------------------------------------------

@@ -119,8 +119,9 @@ def train(
         ``augment(rng, x)`` applies a random symmetry of the problem to each draw of a batch, for example a
         change of sign.
     layout
-        What x is: "vector", "exchangeable", "series", "channels x time", "image", "volume", "table", "set",
-        "set of sets", "irregular series" or "categories"; for a dict of several parts, a dict of such names.
+        What x is: "vector", "exchangeable", "series", "channels x time", "image", "volume", "table", "graph",
+        "set", "set of sets", "irregular series" or "categories"; for a dict of several parts, a dict of such
+        names.
         None guesses it from the draws (see `evidencenet.networks.layout`). A network of your own sees x as
         you gave it.
     learn_error

@@ -11,6 +11,7 @@ from evidencenet.networks.architectures import Dense as Dense
 from evidencenet.networks.architectures import Groups as Groups
 from evidencenet.networks.architectures import Image as Image
 from evidencenet.networks.architectures import Irregular as Irregular
+from evidencenet.networks.architectures import Modes as Modes
 from evidencenet.networks.architectures import Neighbours as Neighbours
 from evidencenet.networks.architectures import Parts as Parts
 from evidencenet.networks.architectures import Recurrence as Recurrence

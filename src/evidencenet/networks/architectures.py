@@ -179,6 +179,10 @@ class Table(Encoded):
     A `DeepSet` of the entries, each of which is seen beside the means of its row and of its column (the
     degrees of the two nodes that it links). The output does not depend on the order of rows and columns.
 
+    If rows and columns are the same nodes, each pair of nodes is seen with its links both ways, the degrees
+    of both nodes, and what they have in common with third nodes; and the nodes are a set too. The output does
+    not depend on the order of the nodes, and the diagonal is not taken for links.
+
     Parameters
     ----------
     width
@@ -190,14 +194,17 @@ class Table(Encoded):
     nodes
         With 1 or more, an evidence head: each log evidence is a log of a sum of so many exponentials, linear
         in the averages and in what the dense layers make of them. With 0, dense layers alone.
+    links
+        Whether rows and columns are the same nodes, as in an adjacency matrix.
     """
 
     exchangeable: ClassVar[bool] = True
-    may_be_zero: ClassVar[tuple[str, ...]] = ("waves", "nodes")
+    may_be_zero: ClassVar[tuple[str, ...]] = ("waves", "nodes", "links")
     width: int = 32
     hidden: int = 64
     waves: int = 0
     nodes: int = 16
+    links: bool = False
 
     def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
         """Initialise what turns draws like `x` into features."""
@@ -205,8 +212,15 @@ class Table(Encoded):
             raise ValueError(
                 "Table wants draws of shape (rows, columns), with or without channels; use another network."
             )
-        channels = 3 * (x.shape[2] if x.ndim == 3 else 1)
-        return modules.SetEncoder(channels, self.width, waves=self.waves, table=True, rng=rng)
+        channels = x.shape[2] if x.ndim == 3 else 1
+        if self.links:
+            if x.shape[0] != x.shape[1] or len(x) < 2:
+                raise ValueError(
+                    f"Table(links=True) wants as many rows as columns, two or more, not {x.shape[:2]}; use "
+                    "Table()."
+                )
+            return modules.GraphEncoder(channels, self.width, waves=self.waves, rng=rng)
+        return modules.SetEncoder(3 * channels, self.width, waves=self.waves, table=True, rng=rng)
 
 
 @dataclass(frozen=True)
@@ -375,6 +389,46 @@ class Spectrum:
         return modules.SpectrumNetwork(
             modules.DenseNetwork(size, width, self.hidden, outputs, norm=False, waves=0, rng=generator(key))
         )
+
+
+@dataclass(frozen=True)
+class Modes(Encoded):
+    """Waves in series, images and volumes of one or several channels: an evidence head of Fourier modes.
+
+    For a wave of one of many frequencies, and for what channels have in common, such as a wave that moves
+    from frame to frame: phases between channels count, unlike in `Spectrum`. The places are all axes but the
+    last, of channels; a vector has one channel.
+
+    Parameters
+    ----------
+    mixed
+        Combinations of the channels, with learned phases, whose powers are taken; and exponents in the sums
+        of exponentials over all modes.
+    patterns
+        Sums over the modes, each with learned weights, of each power.
+    hidden
+        Units of both layers after the sums.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> frames = jnp.ones((6, 6, 3))
+    >>> Modes()(frames, 1, key=jax.random.key(0))(frames).shape
+    (1,)
+    """
+
+    mixed: int = 10
+    patterns: int = 4
+    hidden: int = 64
+    nodes: int = 16
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        if isinstance(x, dict) or x.ndim == 0:
+            raise ValueError("Modes wants draws that are one array; use another network.")
+        places, channels = (x.shape, 1) if x.ndim == 1 else (x.shape[:-1], x.shape[-1])
+        return modules.ModesEncoder(places, channels, self.mixed, self.patterns, rng)
 
 
 @dataclass(frozen=True)
@@ -742,6 +796,7 @@ BUILT_IN = {
         Image,
         Shapes,
         Spectrum,
+        Modes,
         Squares,
         Recurrence,
         Categories,

@@ -15,12 +15,14 @@ import numpy as np
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
 from evidencenet.networks.architectures import (
     Architecture,
+    Autoregression,
     Categories,
     DeepSet,
     Dense,
     Groups,
     Image,
     Irregular,
+    Modes,
     Neighbours,
     Parts,
     Recurrence,
@@ -44,6 +46,7 @@ Kind = Literal[
     "image",
     "volume",
     "table",
+    "graph",
     "set",
     "set of sets",
     "irregular series",
@@ -73,10 +76,13 @@ _ERRORS = 7.0
 _MOST_WAVES = 32
 _WAVES = 8
 _LARGEST_SPECTRUM = 4096
+_LONGEST_MODES = 1024
 # Vectors of more columns than this are no regression of one column on a few others.
 _MOST_COLUMNS = 12
 # Sets of up to so many elements and columns are asked which elements are near each other.
 _MOST_NEAR, _MOST_NEAR_COLUMNS = 128, 3
+# A dict of several parts is tried with so many kinds of network for its parts.
+_JOINED = 3
 # Up to so many models, the usual number of projections is enough.
 _FEW_MODELS = 4
 # Names of arrays of times.
@@ -92,8 +98,8 @@ class Part:
     kind
         One of "numbers" (a vector whose order may or may not matter), "vector" (each number has a meaning of
         its own), "exchangeable", "series" (time first), "channels x time", "image", "volume", "table" (of
-        exchangeable rows and columns), "set" (of vectors), "set of sets", "irregular series" and "categories"
-        (a series of letters).
+        exchangeable rows and columns), "graph" (links from nodes, the rows, to the same nodes, the columns),
+        "set" (of vectors), "set of sets", "irregular series" and "categories" (a series of letters).
     reason
         Why, in words.
     keys
@@ -248,7 +254,10 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
     # Elements of few numbers may be places or times, of which some are near each other.
     may_be_near = len(arrays_of(x)[0]) <= _MOST_NEAR and columns <= _MOST_NEAR_COLUMNS
     near: list[Architecture] = [Neighbours()] if part.kind == "set" and may_be_near else []
-    ordered: list[Architecture] = [Recurrence(), Series(), Shapes(), *spectrum]
+    ordered: list[Architecture] = [Recurrence(), Series(), Autoregression(), Shapes(), *spectrum]
+    # Fourier modes of long series take longer than all else.
+    modes: list[Architecture] = [Modes()] if whole else []
+    together = columns > 1 and numbers <= _LONGEST_MODES
     match part.kind:
         case "vector":
             return flat
@@ -257,11 +266,14 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
         case "exchangeable":
             return [DeepSet(), *waves, *flat]
         case "series" | "channels x time":
-            return [*ordered, _squares(models), Dense()]
+            return [*ordered, *(modes if together else []), _squares(models), Dense()]
         case "image" | "volume":
-            return [Image(), Shapes(), *spectrum, Squares(projections=32, nodes=32), Dense()]
+            return [Image(), Shapes(), *modes, *spectrum, Squares(projections=32, nodes=32), Dense()]
         case "table":
             return [Table(), Groups(), DeepSet(), Dense()]
+        case "graph":
+            # Nodes may have names, as in groups of nodes that are known.
+            return [Table(links=True), _squares(models), Table(), Dense()]
         case "set":
             return [DeepSet(), *regression, *waves, *near, Dense()]
         case "set of sets":
@@ -286,7 +298,7 @@ def _for_several(layout: Layout, x: Any) -> list[Architecture]:
     choices: list[list[Any]] = []
     for part in layout.parts:
         if part.kind in ("vector", "numbers"):
-            choices.append([None, None])
+            choices.append([None] * _JOINED)
             continue
         arrays = {key: x[key] for key in part.keys}
         encoders = [
@@ -294,10 +306,10 @@ def _for_several(layout: Layout, x: Any) -> list[Architecture]:
             for network in _for_part(part, arrays if len(arrays) > 1 else arrays[part.keys[0]])
             if hasattr(network, "encoder")
         ]
-        choices.append([encoders[0], encoders[min(1, len(encoders) - 1)]])
+        choices.append([encoders[min(i, len(encoders) - 1)] for i in range(_JOINED)])
     joined = [
         Parts(tuple((part.keys, choice[i]) for part, choice in zip(layout.parts, choices, strict=True)))
-        for i in (0, 1)
+        for i in range(_JOINED)
     ]
     flat: list[Architecture] = [Dense(), Squares(projections=32, nodes=32, smooth=16)]
     return [*dict.fromkeys(joined), *flat]
@@ -434,7 +446,9 @@ def _guess_matrix(array: np.ndarray, model: np.ndarray) -> Part:
     if 2 <= columns <= _MOST_CHANNELS + 1 and _rises(array[:, :, 0], None):
         return Part("irregular series", "the first column rises along every draw, as times do")
     if rows == columns and np.array_equal(array[:1000], np.swapaxes(array[:1000], 1, 2)):
-        return Part("table", "symmetric, as links between nodes", add_channel=True)
+        return Part("graph", "symmetric, as links between nodes", add_channel=True)
+    if _diagonal_is_constant(array):
+        return Part("graph", "the diagonal is constant, as in links between nodes", add_channel=True)
     along_rows, along_columns = (_order_matters(array, axis, model) for axis in (1, 2))
     if (rows >= _LEAST_LENGTH and 4 * columns <= rows) or columns == 1:
         if along_rows:
@@ -459,6 +473,8 @@ def _guess_matrix(array: np.ndarray, model: np.ndarray) -> Part:
 
 def _guess_cube(array: np.ndarray, model: np.ndarray) -> Part:
     shape = array.shape[1:]
+    if shape[2] <= _MOST_CHANNELS and _diagonal_is_constant(array):
+        return Part("graph", "the diagonal is constant, as in links between nodes")
     if shape[2] <= _MOST_CHANNELS and not any(_order_matters(array, axis, model) for axis in (1, 2)):
         return Part("set of sets", "no sign that the order along the first two axes matters")
     if min(shape) > _MOST_CHANNELS:
@@ -484,6 +500,7 @@ def _as_named(name: str, x: Data, keys: tuple[str, ...]) -> Part:
     reason = "as given"
     wanted = {"series": (1, 2), "channels x time": (2,), "image": (2, 3), "volume": (3, 4), "table": (2, 3)}
     wanted |= {
+        "graph": (2, 3),
         "exchangeable": (1,),
         "numbers": (1,),
         "categories": (1,),
@@ -493,6 +510,8 @@ def _as_named(name: str, x: Data, keys: tuple[str, ...]) -> Part:
     if len(shape) not in wanted.get(name, range(10)):
         axes = " or ".join(map(str, wanted[name]))
         raise ValueError(f'layout = "{name}" wants draws of {axes} axes; these have the shape {shape}.')
+    if name == "graph" and shape[0] != shape[1]:
+        raise ValueError(f'layout = "graph" wants as many rows as columns; these have the shape {shape}.')
     if name == "categories":
         letters = np.unique(first[:_ASKED])
         if len(letters) > 256:
@@ -504,7 +523,7 @@ def _as_named(name: str, x: Data, keys: tuple[str, ...]) -> Part:
         raise ValueError('layout = "irregular series" wants times and values; there is one column only.')
     if name == "channels x time":
         return Part(kind, reason, keys, axes=(1, 0))
-    places = {"image": 2, "volume": 3, "table": 2, "set of sets": 2}.get(name)
+    places = {"image": 2, "volume": 3, "table": 2, "graph": 2, "set of sets": 2}.get(name)
     if places == len(shape):
         return Part(kind, reason, keys, add_channel=True)
     if name in ("image", "volume"):
@@ -524,6 +543,24 @@ def _letters(array: np.ndarray) -> tuple[float, ...]:
     if any(second - first != 1 for first, second in pairwise(values)):
         return ()
     return tuple(float(value) for value in values)
+
+
+def _diagonal_is_constant(array: np.ndarray) -> bool:
+    """Say whether draws (n, N, N, ...) have the same numbers on the diagonal, while the others vary.
+
+    Nodes have no links to themselves, or all the same. It is not asked whether the order of rows or columns
+    matters: the diagonal itself would be a sign of it.
+    """
+    rows, columns = array.shape[1:3]
+    if rows != columns or rows < _LEAST_ELEMENTS or len(array) < 2:
+        return False
+    node = np.arange(rows)
+    diagonal = array[:, node, node]
+    if not (diagonal == diagonal[:1, :1]).all():
+        return False
+    # Some links may be too rare to be seen. Where half of the numbers are never there, it is not for that.
+    varies = np.ptp(array[:_ASKED], axis=0).reshape(rows, columns, -1).any(axis=2)
+    return bool(2 * varies.sum() > rows * (columns - 1))
 
 
 def _order_matters(array: np.ndarray, axis: int, model: np.ndarray) -> bool:

@@ -88,6 +88,12 @@ _AMPLITUDES = (-0.5, -3.0)
 _LARGEST_WEIGHT = 3.0
 # Filters that look for a shape at every place, and their length.
 _FILTERS, _FILTER_LENGTH = 8, 7
+# Frequencies twice as fine as the grid are seen where there are so many modes at most. Along axes of up to so
+# many places, a Fourier transform is a product with a matrix, and its frequencies are learned.
+_MOST_MODES = 1024
+_LONGEST_PRODUCT = 256
+# Relative to other weights, what decides between modes must be learned quickly, and frequencies slowly.
+_SWIFT, _SLOW = 10.0, 0.4
 # Along axes of up to so many places, a filter is a product with a matrix.
 _LONGEST_BAND = 24
 # Convolutions see at most so many places of a series.
@@ -140,6 +146,30 @@ def entries(x: Any) -> jax.Array:
     rows = jnp.broadcast_to(jnp.mean(table, axis=1, keepdims=True), table.shape)
     columns = jnp.broadcast_to(jnp.mean(table, axis=0, keepdims=True), table.shape)
     return jnp.concatenate([table, rows, columns], axis=-1).reshape(-1, 3 * table.shape[-1])
+
+
+def links(x: Any) -> tuple[jax.Array, jax.Array]:
+    """Return what is known of each pair of nodes, (N · (N − 1), 7 C), and of each node, (N, 4 C).
+
+    x is (N, N) or (N, N, C): the links from nodes (rows) to nodes (columns). Of a pair: its links both ways,
+    the sum of products of the links, both ways together, that the two have with a third, and the mean links
+    from and to the first node, and from and to the second. Of a node: mean links from and to it, the mean
+    product of the links both ways, and the link to itself.
+    """
+    table = x[..., None] if x.ndim == 2 else x
+    number = len(table)
+    itself = jnp.eye(number)[..., None]
+    others = table * (1 - itself)
+    back = jnp.swapaxes(others, 0, 1)
+    sent, received, mutual = (jnp.sum(each, axis=1) / (number - 1) for each in (others, back, others * back))
+    either = jnp.moveaxis(0.5 * (others + back), -1, 0)
+    common = jnp.moveaxis(either @ either, 0, -1) / np.sqrt(number)
+    first, second = np.nonzero(~np.eye(number, dtype=bool))
+    of_nodes = jnp.concatenate([sent, received], axis=-1)
+    of_pairs = jnp.concatenate([others, back, common], axis=-1)
+    pairs = [of_pairs[first, second], of_nodes[first], of_nodes[second]]
+    loops = jnp.sum(table * itself, axis=1)
+    return jnp.concatenate(pairs, axis=-1), jnp.concatenate([sent, received, mutual, loops], axis=-1)
 
 
 def spectrum(x: Any) -> jax.Array:
@@ -486,6 +516,29 @@ class NeighboursEncoder(eqx.Module):
             jnp.log1p(jnp.stack([jnp.sum(kernel * side, axis=1) for kernel in near], axis=1))
             for side in sides
         ]
+
+
+class GraphEncoder(eqx.Module):
+    """Links between nodes (N, N) or (N, N, C): a set of all pairs of nodes, and one of all nodes.
+
+    A pair is seen with its links both ways, the mean links to and from both nodes, and how alike the links of
+    the two nodes are. A node is seen with its mean links to and from others, how many of them are mutual, and
+    its link to itself. Links of nodes to themselves, which may mean nothing, count nowhere else.
+    """
+
+    pair: SetEncoder
+    node: SetEncoder
+
+    def __init__(self, channels: int, width: int, *, waves: int, rng: np.random.Generator) -> None:
+        self.pair = SetEncoder(7 * channels, width, waves=waves, table=False, rng=rng)
+        self.node = SetEncoder(4 * channels, width, waves=waves, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        both = [
+            encoder.pooled(of, None) for encoder, of in zip((self.pair, self.node), links(x), strict=True)
+        ]
+        return Features(*(jnp.concatenate(parts) for parts in zip(*both, strict=True)))
 
 
 class GroupsEncoder(eqx.Module):
@@ -1157,17 +1210,15 @@ class AutoregressionEncoder(eqx.Module):
         earlier = [values[self.lags - lag :][:length] for lag in range(1, self.lags + 1)]
         rows = jnp.concatenate([*earlier, values[self.lags :]], axis=1)
         first = jnp.ravel(values[: self.lags])
-        there = []
+        elements_of_places = {"x": rows}
         if mask is not None:
-            # A place counts if all that came before it are there.
+            # A place counts if it and all that came before it are there.
             inside = [mask[self.lags - lag :][:length] for lag in range(self.lags + 1)]
-            there = [jnp.all(jnp.stack(inside), axis=0)]
+            elements_of_places["mask"] = jnp.all(jnp.stack(inside), axis=0)
             first = first * jnp.repeat(mask[: self.lags], values.shape[1])
-        found = self.regression({"x": rows, **{"mask": each for each in there}})
+        found = self.regression(elements_of_places)
         edge = jnp.concatenate([first, jnp.square(first)])
-        return Features(
-            jnp.concatenate([found.smooth, squashed(edge)]), jnp.concatenate([found.exact, edge])
-        )
+        return Features(jnp.concatenate([found.smooth, squashed(edge)]), jnp.concatenate([found.exact, edge]))
 
 
 class PartsEncoder(eqx.Module):
@@ -1228,6 +1279,135 @@ class SpectrumEncoder(eqx.Module):
         """Features of one draw."""
         powers = spectrum(x)
         return Features(squashed(powers), powers)
+
+
+class ModesEncoder(eqx.Module):
+    """Fourier modes of all channels: sums over modes, and a wave that may be any one of them.
+
+    Each mode F_c has a number for every channel c. Combinations Σ_c m_c F_c with complex weights see the
+    phases between channels: a wave that moves from one frame to the next adds up in one of them, and powers
+    of enough combinations span all products of two channels. The log likelihood of a wave of unknown
+    amplitude and phase in white noise is linear in such a power. The evidence of a wave of one of many
+    frequencies is the mean of the likelihoods; that of a stationary field has a sum over modes. Frequencies
+    are learned along each axis, so that waves between those of the grid are met too.
+    """
+
+    shift: list[Any]
+    level: Any
+    mix: Any
+    pattern: Any
+    exponent: Any
+    bias: Any
+    places: tuple[int, ...] = eqx.field(static=True)
+
+    def __init__(
+        self, places: tuple[int, ...], channels: int, mixed: int, patterns: int, rng: np.random.Generator
+    ) -> None:
+        self.places = places
+        grid = _frequencies(places)
+        self.shift = [
+            np.zeros_like(each) if length <= _LONGEST_PRODUCT else None
+            for each, length in zip(grid, places, strict=True)
+        ]
+        modes = math.prod(len(each) for each in grid)
+        # At first all of a draw's mean is taken off; where the level is known, none of it need be.
+        self.level = np.ones(channels, np.float32)
+        self.mix = _combinations(channels, mixed)
+        powers = self.mix.shape[-1]
+        pattern = 1 + rng.standard_normal((modes, patterns))
+        self.pattern = (pattern / np.sqrt(modes)).astype(np.float32)
+        # Each exponent begins with one power. Several have the same, if there are few, at another strength.
+        strength = np.linspace(0.3, 0.6, -(-mixed // powers)).repeat(powers)[:mixed]
+        self.exponent = (np.eye(powers)[:, np.arange(mixed) % powers] * strength).astype(np.float32)
+        # A vector, since matrices are subject to weight decay, and most modes may be impossible.
+        self.bias = np.zeros(modes * mixed, np.float32)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw (..., C), or of a vector."""
+        values = x[:, None] if x.ndim == 1 else x
+        mean = jnp.mean(values, axis=tuple(range(values.ndim - 1)))
+        power = self.powers(values)
+        exponents = power @ self.exponent + _SWIFT * self.bias.reshape(len(power), -1)
+        anywhere = jax.nn.logsumexp(exponents, axis=0) - np.log(len(power))
+        sums = jnp.ravel(self.pattern.T @ (power - 1))
+        level = np.sqrt(math.prod(self.places)) * mean
+        exact = jnp.concatenate([anywhere, sums, level, jnp.square(level)])
+        return Features(jnp.concatenate([squashed(exact), mean]), exact)
+
+    def powers(self, values: jax.Array) -> jax.Array:
+        """Return the power of each combination of channels in each mode, (modes, combinations)."""
+        mean = self.level * jnp.mean(values, axis=tuple(range(values.ndim - 1)))
+        # The mean is taken off behind the transform, which then has no gradient to hand back to the data.
+        both = zip(self._modes(values), self._modes(jnp.ones((*self.places, 1))), strict=True)
+        joined = jnp.concatenate([of_values - of_ones * mean for of_values, of_ones in both], axis=1)
+        # Complex numbers as pairs: (a + ib)(m + in) = (am − bn) + i(an + bm).
+        first, second = self.mix
+        squares = jnp.square(joined @ jnp.block([[first, second], [-second, first]]))
+        number = first.shape[1]
+        return squares[:, :number] + squares[:, number:]
+
+    def _modes(self, values: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Return real and imaginary parts of all modes, (modes, C), in units of white noise."""
+        real, imaginary = values / np.sqrt(math.prod(self.places)), None
+        for axis, grid in reversed(list(enumerate(_frequencies(self.places)))):
+            length = self.places[axis]
+            if self.shift[axis] is None:
+                whole = jnp.fft.rfft(real, axis=axis) if imaginary is None else real + 1j * imaginary
+                whole = whole if imaginary is None else jnp.fft.fft(whole, axis=axis)
+                real, imaginary = whole.real, whole.imag
+                continue
+            frequency = grid + _SLOW * 2 * np.pi / length * self.shift[axis]
+            sine, cosine = sine_and_cosine(frequency[:, None] * np.arange(length, dtype=np.float32))
+            along = partial(_along, axis=axis)
+            if imaginary is None:
+                real, imaginary = along(real, cosine), -along(real, sine)
+            else:
+                real, imaginary = (
+                    along(real, cosine) + along(imaginary, sine),
+                    along(imaginary, cosine) - along(real, sine),
+                )
+        assert imaginary is not None
+        channels = values.shape[-1]
+        return real.reshape(-1, channels), imaginary.reshape(-1, channels)
+
+
+def _along(x: jax.Array, matrix: jax.Array, axis: int) -> jax.Array:
+    """Multiply x by a matrix along one axis."""
+    return jnp.moveaxis(jnp.tensordot(matrix, x, axes=[[1], [axis]]), 0, axis)
+
+
+def _frequencies(places: tuple[int, ...]) -> list[np.ndarray]:
+    """Return the frequencies along each axis, in radians per place, of half of all modes.
+
+    The modes of real numbers come in pairs of opposite frequencies; of the last axis only one half is taken.
+    """
+
+    def grid(fine: int) -> list[np.ndarray]:
+        sides = [n if n > _LONGEST_PRODUCT else fine * n for n in places]
+        halves = [np.arange(n // 2 + 1) if i == len(sides) - 1 else np.arange(n) for i, n in enumerate(sides)]
+        return [
+            (2 * np.pi / n * np.where(k > n // 2, k - n, k)).astype(np.float32)
+            for n, k in zip(sides, halves, strict=True)
+        ]
+
+    # Twice as fine as the grid, where it costs little: a wave between its frequencies is weak in all of them.
+    fine = grid(2)
+    return fine if math.prod(len(each) for each in fine) <= _MOST_MODES else grid(1)
+
+
+def _combinations(channels: int, number: int) -> np.ndarray:
+    """Return weights of channels, as real and imaginary parts (2, C, combinations), to begin with.
+
+    Single channels, if they are few, and waves that go through all channels with different phases.
+    """
+    if channels == 1:
+        return np.array([[[1.0]], [[0.0]]], np.float32)
+    single = np.eye(channels) if 2 * channels <= number else np.zeros((channels, 0))
+    waves = number - single.shape[1]
+    phase = np.arange(channels)[:, None] * np.linspace(-np.pi, np.pi, waves, endpoint=False)
+    real = np.concatenate([single, np.cos(phase) / np.sqrt(channels)], axis=1)
+    imaginary = np.concatenate([0 * single, np.sin(phase) / np.sqrt(channels)], axis=1)
+    return np.stack([real, imaginary]).astype(np.float32)
 
 
 def log_evidence_of_counts(counts: jax.Array, concentration: float) -> jax.Array:
