@@ -17,6 +17,7 @@ from evidencenet.losses import Logistic
 from evidencenet.networks import ensemble
 from evidencenet.networks.architectures import (
     BUILT_IN,
+    Autoregression,
     Categories,
     DeepSet,
     Dense,
@@ -24,13 +25,16 @@ from evidencenet.networks.architectures import (
     Image,
     Irregular,
     Modes,
+    Neighbours,
     Parts,
     Recurrence,
     Regression,
     Sequence,
+    Shapes,
     Spectrum,
     Squares,
     Table,
+    Transitions,
     Windows,
 )
 from evidencenet.training.inputs import prepare
@@ -74,6 +78,13 @@ EVIDENCE_KINDS: list[tuple[Any, tuple[int, ...]]] = [
     (Irregular(waves=5, hidden=3), (20, 2)),
     (Regression(waves=3, hidden=3), (12, 2)),
     (Windows(windows=7, hidden=3, nodes=4), (12, 2)),
+    (Neighbours(distances=2, hidden=3), (9,)),
+    (Neighbours(hidden=3, nodes=4), (9, 2)),
+    (Shapes(length=5, filters=3, hidden=3), (20,)),
+    (Shapes(hidden=3, nodes=4), (6, 6, 2)),
+    (Autoregression(lags=3, hidden=3), (20,)),
+    (Autoregression(hidden=3, nodes=4), (20, 2)),
+    (Transitions(hidden=3), (20, 2)),
     (Groups(hidden=3), (5, 6)),
     (Groups(hidden=3, nodes=4), (5, 6, 2)),
 ]

@@ -21,6 +21,7 @@ from evidencenet.networks.architectures import Shapes as Shapes
 from evidencenet.networks.architectures import Spectrum as Spectrum
 from evidencenet.networks.architectures import Squares as Squares
 from evidencenet.networks.architectures import Table as Table
+from evidencenet.networks.architectures import Transitions as Transitions
 from evidencenet.networks.architectures import Windows as Windows
 from evidencenet.networks.architectures import from_dict as from_dict
 from evidencenet.networks.architectures import is_exchangeable as is_exchangeable

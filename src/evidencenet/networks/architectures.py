@@ -667,6 +667,46 @@ class Regression(Encoded):
 
 
 @dataclass(frozen=True)
+class Transitions(Encoded):
+    """Series whose next value depends on the last ones in any way: spreads that change, thresholds, growth.
+
+    Works on arrays (T, C), on vectors as (T, 1), and on masked dicts as in `DeepSet`. A network of each value
+    and those just before it is averaged over all places.
+
+    Parameters
+    ----------
+    earlier
+        How many places before each are seen.
+    width
+        Units of both layers that every place goes through.
+    hidden
+        Units of both layers after the mean.
+    nodes
+        As in `DeepSet`.
+
+    Examples
+    --------
+    >>> Transitions()(jnp.zeros(40), 1, key=jax.random.key(0))(jnp.ones(40)).shape
+    (1,)
+    """
+
+    earlier: int = 2
+    width: int = 32
+    hidden: int = 64
+    nodes: int = 16
+
+    def encoder(self, x: Any, rng: np.random.Generator) -> eqx.Module:
+        """Initialise what turns draws like `x` into features."""
+        length, channels = modules.elements(x)[0].shape
+        if length <= self.earlier:
+            raise ValueError(
+                f"Transitions wants series of more than {self.earlier} places, not {length}; use another "
+                "network, or Transitions(earlier=1)."
+            )
+        return modules.TransitionsEncoder(channels, self.earlier, self.width, rng)
+
+
+@dataclass(frozen=True)
 class Autoregression(Encoded):
     """Series in which earlier values explain later ones: lags, thresholds, growth, channels that lead others.
 
@@ -804,6 +844,7 @@ BUILT_IN = {
         Windows,
         Regression,
         Autoregression,
+        Transitions,
         Groups,
         Parts,
     )

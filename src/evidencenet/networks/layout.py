@@ -31,6 +31,7 @@ from evidencenet.networks.architectures import (
     Spectrum,
     Squares,
     Table,
+    Transitions,
     Windows,
 )
 from evidencenet.networks.architectures import (
@@ -79,6 +80,8 @@ _LARGEST_SPECTRUM = 4096
 _LONGEST_MODES = 1024
 # Vectors of more columns than this are no regression of one column on a few others.
 _MOST_COLUMNS = 12
+# Of longer series, not every place is asked how those before explain it: that takes too long.
+_LONGEST = 256
 # Sets of up to so many elements and columns are asked which elements are near each other.
 _MOST_NEAR, _MOST_NEAR_COLUMNS = 128, 3
 # A dict of several parts is tried with so many kinds of network for its parts.
@@ -251,10 +254,18 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
     # Single numbers, such as times of events, may come at a rhythm, however many there are.
     may_wave = numbers <= _MOST_WAVES or (part.kind == "set" and columns == 1)
     waves: list[Architecture] = [DeepSet(waves=_WAVES)] if may_wave else []
+    places: int = max((len(array) for array in arrays_of(x) if array.ndim), default=0)
     # Elements of few numbers may be places or times, of which some are near each other.
-    may_be_near = len(arrays_of(x)[0]) <= _MOST_NEAR and columns <= _MOST_NEAR_COLUMNS
+    may_be_near = places <= _MOST_NEAR and columns <= _MOST_NEAR_COLUMNS
     near: list[Architecture] = [Neighbours()] if part.kind == "set" and may_be_near else []
-    ordered: list[Architecture] = [Recurrence(), Series(), Autoregression(), Shapes(), *spectrum]
+    ordered: list[Architecture] = [
+        Recurrence(),
+        Series(),
+        Autoregression(),
+        Transitions(),
+        Shapes(),
+        *spectrum,
+    ]
     # Fourier modes of long series take longer than all else.
     modes: list[Architecture] = [Modes()] if whole else []
     together = columns > 1 and numbers <= _LONGEST_MODES

@@ -86,6 +86,8 @@ _FAR = 30.0
 _MULTIPLIED = 3
 _AMPLITUDES = (-0.5, -3.0)
 _LARGEST_WEIGHT = 3.0
+# All pairs of so many columns of a transition are multiplied, of more only the squares are taken.
+_MOST_PAIRED = 9
 # Filters that look for a shape at every place, and their length.
 _FILTERS, _FILTER_LENGTH = 8, 7
 # Frequencies twice as fine as the grid are seen where there are so many modes at most. Along axes of up to so
@@ -1185,6 +1187,61 @@ def _multiplied(columns: int) -> tuple[np.ndarray, np.ndarray]:
     """Return which columns are multiplied with which: the first three of so many, with themselves too."""
     first, second = np.triu_indices(min(columns, _MULTIPLIED))
     return first, second
+
+
+class TransitionsEncoder(eqx.Module):
+    """Series: a network of each value and those just before it, as they are and relative to the series.
+
+    The likelihood of a Markov chain is a product over its transitions, so that its logarithm is a sum of what
+    a network can learn, whatever their law: spreads that change from place to place, thresholds, growth. An
+    unknown level and scale of the series are taken off in one of two copies.
+    """
+
+    element: Layers
+    earlier: int = eqx.field(static=True)
+
+    def __init__(self, channels: int, earlier: int, width: int, rng: np.random.Generator) -> None:
+        columns = (1 + earlier) * channels
+        self.element = Layers((2 * columns + len(_squared(columns)[0]), width, width), rng)
+        self.earlier = earlier
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw: (T, C), or a dict of that and a mask (T,)."""
+        values, mask = elements(x)
+        there = jnp.ones(len(values)) if mask is None else mask.astype(values.dtype)
+        number = jnp.maximum(jnp.sum(there), 1)
+        mean = there @ values / number
+        centred = (values - mean) * there[:, None]
+        # The floor keeps the root finite where all values are the same.
+        variance = there @ jnp.square(centred) / number + 1e-3
+        plain, relative = (self._beside(each) for each in (values, centred * jax.lax.rsqrt(variance)))
+        # A transition counts if all its values are there.
+        inside = jnp.prod(self._beside(there[:, None]), axis=1)
+        first, second = _squared(plain.shape[1])
+        products = relative[:, first] * relative[:, second]
+        h = self.element(jnp.concatenate([plain, relative, products], axis=1))
+        pooled = inside @ h / jnp.maximum(jnp.sum(inside), 1)
+        # The mean says what the transitions are like, the sum how much evidence there is of it.
+        share, spread = jnp.mean(inside), 0.5 * jnp.log(variance)
+        start = jnp.ravel((values * there[:, None])[: self.earlier])
+        sums = np.sqrt(len(values)) * share * jnp.concatenate([pooled, mean, spread])
+        return Features(
+            jnp.concatenate([pooled, pooled * share, share[None], mean, spread, squashed(start)]),
+            jnp.concatenate([sums, start, jnp.square(start)]),
+        )
+
+    def _beside(self, values: jax.Array) -> jax.Array:
+        """Put each place beside those before it: (T − earlier, (1 + earlier) · C), the latest first."""
+        length = len(values) - self.earlier
+        return jnp.concatenate([values[lag:][:length] for lag in range(self.earlier, -1, -1)], axis=1)
+
+
+def _squared(columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return which of so many columns are multiplied: all pairs, or only squares if there are many."""
+    if columns <= _MOST_PAIRED:
+        first, second = np.triu_indices(columns)
+        return first, second
+    return np.arange(columns), np.arange(columns)
 
 
 class AutoregressionEncoder(eqx.Module):
