@@ -269,3 +269,26 @@ def test_many_models_have_many_projections() -> None:
     first = {models: candidates(layout, x[0], models=models)[0] for models in (2, 4, 10)}
     assert first[2] == first[4] == networks.Squares()
     assert first[10] == networks.Squares(projections=20, nodes=8)
+
+
+def test_arrays_of_the_same_length_belong_together() -> None:
+    """Cases and temperatures of the same weeks are one series of two channels."""
+    rng = np.random.default_rng(1)
+    walk = rng.normal(size=(4_000, 20)).cumsum(axis=1)
+    x = {
+        "cases": walk,
+        "temperature": rng.normal(size=(4_000, 20)),
+        "population": rng.normal(size=(4_000, 1)),
+    }
+    model = np.arange(4_000) % 2
+    layout = Layout.guess(x, model)
+    assert [(part.keys, part.kind) for part in layout.parts] == [
+        (("cases", "temperature"), "series"),
+        (("population",), "vector"),
+    ]
+    # Without a sign that the order matters, they are a set of pairs.
+    shuffled = {name: rng.normal(size=(4_000, 20)) for name in ("a", "b")}
+    assert [part.kind for part in Layout.guess(shuffled, model).parts] == ["set"]
+    # A control: arrays of other lengths stay apart.
+    apart = {"a": walk, "b": walk[:, :15]}
+    assert [part.keys for part in Layout.guess(apart, model).parts] == [("a",), ("b",)]

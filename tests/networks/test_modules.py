@@ -12,6 +12,7 @@ from scipy.special import gammaln
 
 from evidencenet.networks import modules
 from evidencenet.networks.modules import (
+    AutoregressionEncoder,
     CategoriesEncoder,
     ConvolutionEncoder,
     DenseNetwork,
@@ -19,10 +20,14 @@ from evidencenet.networks.modules import (
     IrregularEncoder,
     Layers,
     Linear,
+    LongPlacesEncoder,
     ModesEncoder,
+    NeighboursEncoder,
     RecurrenceEncoder,
     RegressionEncoder,
     SetEncoder,
+    ShapesEncoder,
+    TransitionsEncoder,
     Waves,
     WindowsEncoder,
     _windows,
@@ -671,3 +676,82 @@ def test_hypotheses_begin_with_different_functions() -> None:
     np.testing.assert_array_equal(large[:, 7:].all(axis=1), [False, True, True, True])
     # Two columns: one explains the other, and there are no products.
     assert RegressionEncoder(2, 2, 1, 2, rng()).amplitudes.shape == (2, 4, 1 + 2)
+
+
+def test_long_filters_add_up_over_all_places() -> None:
+    """The likelihoods of a shape at every place, against NumPy's correlation of series and filter."""
+    x, length = normal(30), 7
+    encoder = LongPlacesEncoder(2, length, 3, rng())
+    weight = rng(4).normal(size=(2 * length, 3)).astype(np.float32)
+    encoder = eqx.tree_at(lambda module: module.weight, encoder, weight)
+    both = np.stack([x, np.ones_like(x)], axis=1)
+    filters = weight.reshape(length, 2, 3)
+    padded = np.pad(both, ((length // 2, length // 2), (0, 0)))
+    filtered = sum(
+        np.array([np.correlate(padded[:, c], filters[:, c, f], "valid") for f in range(3)]) for c in range(2)
+    )
+    exponents = np.concatenate([filtered, filtered**2]).T @ encoder.exponent.weight
+    wanted = np.log(np.mean(np.exp(exponents.astype(np.float64)), axis=0))
+    np.testing.assert_allclose(encoded(encoder, both), wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_a_shape_is_found_wherever_it_is() -> None:
+    encoder = ShapesEncoder((64,), 1, 9, 4, rng())
+    shape = 5 * np.sin(np.arange(9)).astype(np.float32)
+    early, late = (np.pad(shape, (before, 64 - 9 - before))[:, None] for before in (15, 40))
+    one, other = (np.asarray(encoded(encoder, x).exact) for x in (early, late))
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    # A control: another shape of the same values is not the same.
+    assert np.abs(np.asarray(encoded(encoder, early[::-1]).exact) - one).max() > 1e-3
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_how_many_others_are_near(columns: int) -> None:
+    x, there = normal(12, columns), np.arange(12) < 9
+    encoder = NeighboursEncoder(12, columns, 2, 4, rng())
+    distance = np.linalg.norm(x[:, None] - x, axis=2)
+    others = there & ~np.eye(12, dtype=bool)
+    before = x[:, None, 0] > x[:, 0]
+    sides = [others & before, others & ~before] if columns == 1 else [others]
+    near = [np.exp(-distance / encoder.longest * factor) for factor in (1, 4)]
+    wanted = [np.log1p(np.stack([np.sum(part * side, axis=1) for part in near], axis=1)) for side in sides]
+    found = encoder._near(jnp.asarray(x), jnp.asarray(there, jnp.float32))
+    np.testing.assert_allclose(np.stack(found), np.stack(wanted), rtol=1e-4, atol=1e-5)
+    # Neither the order of the elements counts, nor what stands behind the mask.
+    features = encoded(encoder, {"mask": there, "x": x})
+    order = rng(9).permutation(12)
+    changed = {"mask": there[order], "x": np.where(there[:, None], x, 50.0).astype(np.float32)[order]}
+    for one, other in zip(features, encoded(encoder, changed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_transitions_are_averaged() -> None:
+    """Each value beside the two before it, relative to mean and spread of the series too."""
+    x = normal(20, 1) * 3 + 5
+    encoder = TransitionsEncoder(1, 2, 4, rng())
+    relative = (x - x.mean()) / np.sqrt(x.var() + 1e-3)
+    plain, scaled = (np.concatenate([v[2:], v[1:-1], v[:-2]], axis=1) for v in (x, relative))
+    first, second = np.triu_indices(3)
+    inputs = np.concatenate([plain, scaled, scaled[:, first] * scaled[:, second]], axis=1)
+    wanted = np.asarray(encoder.element(jnp.asarray(inputs))).mean(axis=0)
+    features = encoded(encoder, x)
+    np.testing.assert_allclose(features.smooth[:4], wanted, rtol=1e-4, atol=1e-4)
+    # A control: the order of the values counts.
+    assert np.abs(np.asarray(encoded(encoder, x[::-1]).smooth[:4]) - wanted).max() > 1e-3
+    # What stands behind a mask does not.
+    there = np.arange(20) < 14
+    masked, changed = ({"mask": there, "x": np.where(there[:, None], x, fill)} for fill in (0.0, 9.0))
+    for one, other in zip(encoded(encoder, masked), encoded(encoder, changed), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+
+
+def test_autoregression_is_a_regression_on_earlier_values() -> None:
+    x = normal(20, 2)
+    encoder = AutoregressionEncoder(2, 3, 2, 4, rng())
+    rows = np.concatenate([x[2:-1], x[1:-2], x[:-3], x[3:]], axis=1)
+    wanted = encoded(encoder.regression, rows)
+    found = encoded(encoder, x)
+    np.testing.assert_allclose(found.smooth[: len(wanted.smooth)], wanted.smooth, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.exact[: len(wanted.exact)], wanted.exact, rtol=1e-4, atol=1e-4)
+    # The first three values explain, but are not explained: they count by themselves.
+    np.testing.assert_allclose(found.exact[-12:-6], x[:3].ravel(), rtol=1e-5)

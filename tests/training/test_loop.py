@@ -24,6 +24,7 @@ from evidencenet.training.batches import Chunk
 from evidencenet.training.inputs import prepare
 from evidencenet.training.plan import Plan
 from evidencenet.training.split import Draws
+from evidencenet.training.trainer import Trainer
 
 SHOW_CURSOR, HIDE_CURSOR = b"\x1b[?25h", b"\x1b[?25l"
 
@@ -200,6 +201,18 @@ def test_stems_that_stop_early_are_copied() -> None:
     log_k = net.members(sims.x)
     np.testing.assert_array_equal(log_k[:2], log_k[2:])
     assert np.abs(log_k[0] - log_k[1]).max() > 0.1
+
+
+def test_what_has_not_begun_to_learn_stops_after_a_third() -> None:
+    sims = draws(en.problems.mean_test(size=5), 2_000, seed=2)
+    inputs = prepare(Draws.split(sims, 0.1, None, 1), Plan(en.networks.Dense(), en.losses.Logistic()))
+    trainer = Trainer(1, en.Recipe(epochs=9, batch=100), 1, 2)
+    recipe = trainer.sized(inputs)
+    assert len(trainer.fit(inputs, recipe, least=0.0).history.seconds) == 3
+    # A control: what scores better than that is trained to the end, and to the same weights.
+    whole, again = trainer.fit(inputs, recipe), trainer.fit(inputs, recipe, least=0.68)
+    assert len(again.history.seconds) == 9
+    np.testing.assert_array_equal(whole.log_odds, again.log_odds)
 
 
 def test_stems_are_chosen_where_training_takes_long() -> None:

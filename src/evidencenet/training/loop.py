@@ -337,6 +337,7 @@ def train_ensemble(
     progress: bool,
     checkpoint: Checkpoint | None = None,
     chosen: Sequence[int] | None = None,
+    least: float | None = None,
 ) -> Trained:
     """Train `members` networks on the same chunks, each from its own initial weights or from a stem's.
 
@@ -365,6 +366,8 @@ def train_ensemble(
         Where to keep the state after each epoch, and which run it belongs to.
     chosen
         Train only the members of these numbers; each is the same to the bit as among all.
+    least
+        Stop after a third of the epochs if no member has a better held-out score than this.
     """
     if recipe.epochs is None:
         raise ValueError("the recipe has no number of epochs; fill it in with recipe.for_draws(n)")
@@ -399,7 +402,7 @@ def train_ensemble(
         member = devices.call(place, begin, *starts[stem])
         courses.append(_Course(number, stem, branch, seed, member, starts[stem], 0, [np.nan], [score], place))
     seconds = _resume(checkpoint, courses)
-    _run_epochs(courses, seconds, train, judges, devices, source, recipe, checkpoint, progress)
+    _run_epochs(courses, seconds, train, judges, devices, source, recipe, checkpoint, progress, least)
     weights, states = jax.tree.map(lambda *leaves: np.stack(leaves), *(course.best for course in courses))
     gain, log_odds = _accepted(courses, judge, offset_odds)
     history = History(
@@ -425,6 +428,7 @@ def _run_epochs(
     recipe: Recipe,
     checkpoint: Checkpoint | None,
     progress: bool,
+    least: float | None,
 ) -> None:
     """Train all members epoch by epoch, until each has stopped; `seconds` are those of the epochs done."""
 
@@ -468,6 +472,9 @@ def _run_epochs(
             seconds.append(time.perf_counter() - clock)
             if checkpoint is not None:
                 _keep(checkpoint, courses, seconds)
+            best = min(score for course in courses for score in course.scores)
+            if least is not None and 3 * len(seconds) >= epochs and best > least:
+                break
 
 
 def _running(courses: list[_Course], epoch: int, devices: Devices) -> list[_Course]:

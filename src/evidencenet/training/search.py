@@ -493,18 +493,33 @@ class Search:
         return self._trial("short", plan, self.few, recipe)
 
     def _long_trial(self, plan: Plan) -> _Attempt:
+        # What had learned nothing with few draws may need more of them. If not, it is not trained in vain.
+        short = self.attempts.get(plan)
+        is_stuck = short is not None and plan != self.best and self._gained(short) < _STUCK
         return self._trial(
-            "long", plan, self.draws, lambda inputs: self.trainer.sized(inputs, _LONGER_OPERATIONS)
+            "long",
+            plan,
+            self.draws,
+            lambda inputs: self.trainer.sized(inputs, _LONGER_OPERATIONS),
+            least=self._of_nothing - _STUCK if is_stuck else None,
         )
 
-    def _trial(self, length: str, plan: Plan, draws: Draws, recipe: Callable[[Inputs], Recipe]) -> _Attempt:
+    def _trial(
+        self,
+        length: str,
+        plan: Plan,
+        draws: Draws,
+        recipe: Callable[[Inputs], Recipe],
+        *,
+        least: float | None = None,
+    ) -> _Attempt:
         name = f"{length}: {plan}"
         if self.kept is not None and name in self.kept.trials:
             stored = self.kept.trials[name]
             return _Attempt(plan, stored.costs, stored.seconds, stored.learned, stored.log_k)
         start = time.perf_counter()
         inputs = prepare(draws, plan)
-        trained = self.trainer.fit(inputs, recipe(inputs))
+        trained = self.trainer.fit(inputs, recipe(inputs), least=least)
         weight = draws.weight[draws.held_out_rows]
         costs = trained.costs[0, : len(weight)] * weight
         log_k = draws.held_out_log_k(trained.log_odds)
@@ -563,8 +578,13 @@ class Search:
 
     def _gained(self, attempt: _Attempt) -> float:
         """How many nats an attempt scores better than knowing nothing."""
+        return self._of_nothing - attempt.score
+
+    @cached_property
+    def _of_nothing(self) -> float:
+        """The log score of knowing nothing but the shares of the models."""
         shares = self.draws.log_shares
-        return float(-np.sum(np.exp(shares) * shares)) - attempt.score
+        return float(-np.sum(np.exp(shares) * shares))
 
     def _decide_on_all_draws(self, finalists: list[Plan], pool: ThreadPoolExecutor) -> None:
         """Try the finalists on all draws, and take the best one that may be chosen."""

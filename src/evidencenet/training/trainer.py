@@ -51,12 +51,16 @@ class Trainer:
         *,
         progress: bool = False,
         checkpoint: Checkpoint | None = None,
+        least: float | None = None,
     ) -> Trained:
-        """Train an ensemble by a recipe that is filled in."""
+        """Train an ensemble by a recipe that is filled in.
+
+        With `least`, it stops after a third of the epochs if no member has a better held-out score than that.
+        """
         if self.executor is not None and members > 1 and checkpoint is None:
             train: Callable[..., Trained] = partial(train_apart, self.executor)
         else:
-            train = partial(train_ensemble, checkpoint=checkpoint)
+            train = partial(train_ensemble, checkpoint=checkpoint, least=least)
         return train(
             inputs.plan.network,
             self.outputs,
