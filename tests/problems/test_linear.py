@@ -1,9 +1,10 @@
-"""Linear signals: new problems against dense covariances."""
+"""Linear signals: dense covariances, also of unknown scale."""
 
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evidencenet import problems
 from routes import draws, log_mean, normal
@@ -89,3 +90,32 @@ def test_bad_oscillation() -> None:
         problems.oscillation(frequencies=0)
     with pytest.raises(ValueError, match=r"x must have shape \(n, 128\), got \(3, 127\)"):
         problems.oscillation().log_evidence(np.zeros((3, 127)))
+
+
+def test_moderation_against_multivariate_t() -> None:
+    problem = problems.moderation(8, shape=3.0)
+    x = draws(problem, 3)
+    for person, given in zip(x, problem.log_evidence(x), strict=True):
+        age, treated, score = person.T
+        z = (age - 40) / 12
+        expected = []
+        for extra in (0 * z, np.where(treated == 1, z, -z), z**2 - 1):
+            covariance = np.eye(8) + 1.0
+            for term in (z, treated - 0.5, extra):
+                covariance = covariance + 0.36 * np.outer(term, term)
+            student = stats.multivariate_t(np.full(8, 500.0), 1e4 * covariance, df=6)
+            expected.append(student.logpdf(score))
+        np.testing.assert_allclose(given, expected, rtol=0, atol=1e-9)
+
+
+def test_rows_of_the_moderation_are_persons() -> None:
+    x = draws(problems.moderation(), 1_000)
+    age, treated = x[..., 0].ravel(), x[..., 1].ravel()
+    np.testing.assert_array_equal(age, np.round(age))
+    assert set(treated) == {0.0, 1.0}
+    # Four standard errors of 90,000 numbers; rounding adds 1/12 to the variance of the ages.
+    np.testing.assert_allclose(age.mean(), 40, rtol=0, atol=0.17)
+    np.testing.assert_allclose(age.std(), np.sqrt(144 + 1 / 12), rtol=0, atol=0.12)
+    np.testing.assert_allclose(treated.mean(), 0.5, rtol=0, atol=0.007)
+    with pytest.raises(ValueError, match="every treatment must be 0 or 1"):
+        problems.moderation().log_evidence(np.full((1, 30, 3), 0.5))

@@ -25,7 +25,7 @@ DRAWS = 20_000
 SEPARATED = {"far_apart"}
 
 # Problems without augmentation: they have no symmetry of use, or leave it for the network to learn.
-NO_SYMMETRY = {"lifetime", "dip", "oscillation"}
+NO_SYMMETRY = {"lifetime", "dip", "oscillation", "aftershocks"}
 
 # Models whose rows cannot be steered one by one: "many modes" repeats draws until they are accepted, and
 # "correlated" draws with time along the first axis.
@@ -128,9 +128,9 @@ def test_examples_of_the_docstrings() -> None:
 
 
 def test_zoo_is_large() -> None:
-    assert len(NAMES) >= 47
+    assert len(NAMES) >= 53
     kinds = {zoo()[name]().name for name in NAMES}
-    assert len(kinds) >= 41
+    assert len(kinds) >= 47
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -255,6 +255,7 @@ def test_problems_without_symmetry_have_no_augmentation(name: str) -> None:
         (problems.random_field, {"step": 0.25}),
         (problems.heavy_tails, {"step": 0.25}),
         (problems.two_humps, {"step": 0.25}),
+        (problems.aftershocks, {"nodes": 96}),
         (problems.ar_or_ma, {"nodes": 200}),
         (problems.censored_times, {"step": 0.2}),
         (problems.coupled_channels, {"nodes": 60}),
@@ -264,6 +265,7 @@ def test_problems_without_symmetry_have_no_augmentation(name: str) -> None:
         (problems.meta_analysis, {"step": 0.05}),
         (problems.questionnaire, {"step": 0.1}),
         (problems.reaction_times, {"step": 0.2}),
+        (problems.regimes, {"nodes": 80}),
         (problems.subjects, {"step": 0.05}),
     ],
 )

@@ -4,12 +4,15 @@ from evidencenet.problems.angles import headings as headings
 from evidencenet.problems.channels import coupled_channels as coupled_channels
 from evidencenet.problems.counts import contingency_table as contingency_table
 from evidencenet.problems.counts import overdispersion as overdispersion
+from evidencenet.problems.events import aftershocks as aftershocks
 from evidencenet.problems.gaussian import mean_test as mean_test
 from evidencenet.problems.gaussian import t_test as t_test
 from evidencenet.problems.gaussian import variance_test as variance_test
 from evidencenet.problems.graphs import communities as communities
+from evidencenet.problems.graphs import grooming as grooming
 from evidencenet.problems.hierarchical import meta_analysis as meta_analysis
 from evidencenet.problems.hierarchical import subjects as subjects
+from evidencenet.problems.images import drift as drift
 from evidencenet.problems.images import faint_source as faint_source
 from evidencenet.problems.images import random_field as random_field
 from evidencenet.problems.irregular import dip as dip
@@ -19,6 +22,7 @@ from evidencenet.problems.limits import far_apart as far_apart
 from evidencenet.problems.limits import indistinguishable as indistinguishable
 from evidencenet.problems.linear import bumps as bumps
 from evidencenet.problems.linear import decay_or_trend as decay_or_trend
+from evidencenet.problems.linear import moderation as moderation
 from evidencenet.problems.linear import oscillation as oscillation
 from evidencenet.problems.linear import polynomial_order as polynomial_order
 from evidencenet.problems.linear import spectral_line as spectral_line
@@ -35,6 +39,8 @@ from evidencenet.problems.rastrigin import rastrigin as rastrigin
 from evidencenet.problems.sequences import ar_or_ma as ar_or_ma
 from evidencenet.problems.sequences import autocorrelation as autocorrelation
 from evidencenet.problems.sequences import change_point as change_point
+from evidencenet.problems.sequences import chirp as chirp
+from evidencenet.problems.sequences import regimes as regimes
 from evidencenet.problems.sets import correlated_cloud as correlated_cloud
 from evidencenet.problems.sets import marked_points as marked_points
 from evidencenet.problems.sets import point_pattern as point_pattern

@@ -1,9 +1,10 @@
-"""The log density of a multivariate normal, for many points at once."""
+"""Log densities of multivariate normals, also of unknown scale, for many points at once."""
 
 from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.special import gammaln
 
 
 def normal_log_density(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
@@ -33,3 +34,11 @@ def linear_log_density(design: np.ndarray, sigma: float) -> Callable[[np.ndarray
         return constant - 0.5 * (squares - projected**2 @ shrink) / sigma**2
 
     return log_density
+
+
+def scale_free_log_density(squares: np.ndarray, size: int, shape: float, rate: float) -> np.ndarray:
+    """Return log ∫ ∏ N(x_i; 0, σ²) IG(σ²) dσ² for `size` values with the given sum of squares."""
+    posterior_shape = shape + 0.5 * size
+    constant = gammaln(posterior_shape) - gammaln(shape) + shape * np.log(rate)
+    constant = constant - 0.5 * size * np.log(2 * np.pi)
+    return constant - posterior_shape * np.log(rate + 0.5 * squares)

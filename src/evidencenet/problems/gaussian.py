@@ -1,11 +1,10 @@
 """Tests of the mean and the variance of normal samples."""
 
 import numpy as np
-from scipy.special import gammaln
 
 from evidencenet._common.arrays import Data
 from evidencenet.problems._data import count, flip_signs, positive, rows, signs
-from evidencenet.problems._normal import linear_log_density
+from evidencenet.problems._normal import linear_log_density, scale_free_log_density
 from evidencenet.problems.problem import Problem
 from evidencenet.simulation.model import Model
 
@@ -115,8 +114,8 @@ def t_test(size: int = 20, spread: float = 1.0, *, shape: float = 3.0, rate: flo
         # The determinant of I + spread² 1 1ᵀ.
         determinant = 1 + size * spread**2
         rest = squares - (spread * total) ** 2 / determinant
-        free_mean = _scale_free(rest, size, shape, rate) - 0.5 * np.log(determinant)
-        return np.stack([_scale_free(squares, size, shape, rate), free_mean], axis=1)
+        free_mean = scale_free_log_density(rest, size, shape, rate) - 0.5 * np.log(determinant)
+        return np.stack([scale_free_log_density(squares, size, shape, rate), free_mean], axis=1)
 
     return Problem(
         name="t_test",
@@ -170,8 +169,8 @@ def variance_test(size: int = 10, *, shape: float = 2.0, rate: float = 2.0) -> P
 
     def log_evidence(x: Data) -> np.ndarray:
         squares = (rows(x, (2 * size,)) ** 2).reshape(-1, 2, size).sum(axis=2)
-        together = _scale_free(squares.sum(axis=1), 2 * size, shape, rate)
-        separate = _scale_free(squares, size, shape, rate).sum(axis=1)
+        together = scale_free_log_density(squares.sum(axis=1), 2 * size, shape, rate)
+        separate = scale_free_log_density(squares, size, shape, rate).sum(axis=1)
         return np.stack([together, separate], axis=1)
 
     def augment(rng: np.random.Generator, x: Data) -> Data:
@@ -188,11 +187,3 @@ def variance_test(size: int = 10, *, shape: float = 2.0, rate: float = 2.0) -> P
         log_evidence=log_evidence,
         augment=augment,
     )
-
-
-def _scale_free(squares: np.ndarray, size: int, shape: float, rate: float) -> np.ndarray:
-    """Return log ∫ ∏ N(x_i; 0, σ²) IG(σ²) dσ² for `size` values with the given sum of squares."""
-    posterior_shape = shape + 0.5 * size
-    constant = gammaln(posterior_shape) - gammaln(shape) + shape * np.log(rate)
-    constant = constant - 0.5 * size * np.log(2 * np.pi)
-    return constant - posterior_shape * np.log(rate + 0.5 * squares)

@@ -1,12 +1,19 @@
-"""Images: a random field, and a faint source."""
+"""Images: a random field, a faint source, and a grating in a few frames."""
 
 import numpy as np
 
 from evidencenet._common.arrays import Data
 from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows
+from evidencenet.problems._normal import linear_log_density
 from evidencenet.problems._quadrature import log_integral, trapezoid
 from evidencenet.problems.problem import Problem
 from evidencenet.simulation.model import Model
+
+# The gratings of `drift`: how many orientations they have, how many cycles there are in a side of the image,
+# and by what phase they move from one frame to the next.
+ORIENTATIONS = 6
+CYCLES = (1.5, 2.5)
+MOVES = (-2 * np.pi / 3, -np.pi / 3, np.pi / 3, 2 * np.pi / 3)
 
 
 def random_field(
@@ -178,6 +185,96 @@ def faint_source(side: int = 12, *, amplitude: float = 4.0, width: float = 1.2) 
             Model("noise", lambda rng, n: rng.standard_normal((n, side, side), dtype=np.float32)),
             Model("source", observe, prior=prior),
         ),
+        log_evidence=log_evidence,
+        augment=augment,
+    )
+
+
+def drift(side: int = 10, frames: int = 4, *, contrast: float = 0.2) -> Problem:
+    """Tell whether a faint grating stands still or drifts, from a few frames.
+
+    Each frame is an image. Frame t shows a cos(φ) − b sin(φ) + n with φ = k·r + s t at the pixel r. The noise
+    n is N(0, 1), and a, b ~ N(0, contrast²). The wave vector k has one of 6 orientations, 30° apart, and 1.5
+    or 2.5 cycles in a side of the image; all twelve are equally likely. M0: s = 0. M1: s is ±60° or ±120°,
+    all four equally likely.
+
+    At given k and s the evidence is N(x; 0, I + contrast² Φ Φᵀ), where Φ has two columns, cos φ and sin φ.
+    The evidence is the mean over k, and in M1 over s.
+
+    log K does not change if the frames change their sign, are mirrored, or run backwards.
+
+    Parameters
+    ----------
+    side
+        Pixels on a side.
+    frames
+        Number of frames, at least 2.
+    contrast
+        Standard deviation of a and of b, in units of the noise.
+
+    Returns
+    -------
+    problem
+        Data of shape (n, side, side, frames), float32. Parameters: ``a`` and ``b``, each (n,), and ``wave``
+        (n,), the number of the pair of k and s.
+
+    Examples
+    --------
+    >>> drift()
+    Problem('drift', models=('still', 'drifting'), augment=yes)
+    """
+    side, frames = count("side", side, least=2), count("frames", frames, least=2)
+    contrast = positive("contrast", contrast)
+    down, across = np.indices((side, side))
+
+    def phases(moves: tuple[float, ...]) -> np.ndarray:
+        """Return the phase of each wave at each pixel of each frame: (waves, side · side · frames)."""
+        found = []
+        for i in range(ORIENTATIONS):
+            angle = np.pi * i / ORIENTATIONS
+            for cycles in CYCLES:
+                still = 2 * np.pi * cycles / side * (np.cos(angle) * across + np.sin(angle) * down)
+                found += [(still[..., None] + move * np.arange(frames)).ravel() for move in moves]
+        return np.array(found)
+
+    def model(name: str, phase: np.ndarray) -> Model:
+        cosine, sine = np.cos(phase).astype(np.float32), np.sin(phase).astype(np.float32)
+
+        def prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+            a, b = contrast * rng.standard_normal((n, 2)).T
+            return {"a": a, "b": b, "wave": rng.integers(0, len(phase), n)}
+
+        def observe(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+            a, b = (theta[key][:, None].astype(np.float32) for key in ("a", "b"))
+            x = rng.standard_normal((len(a), phase.shape[1]), dtype=np.float32)
+            x += a * cosine[theta["wave"]]
+            x -= b * sine[theta["wave"]]
+            return x.reshape(-1, side, side, frames)
+
+        return Model(name, observe, prior=prior)
+
+    waves = {"still": phases((0.0,)), "drifting": phases(MOVES)}
+    densities = [
+        [linear_log_density(contrast * np.stack([np.cos(row), np.sin(row)], axis=1), 1.0) for row in phase]
+        for phase in waves.values()
+    ]
+
+    def log_evidence(x: Data) -> np.ndarray:
+        return in_chunks(_log_evidence, rows(x, (side, side, frames)).reshape(-1, side**2 * frames), 500)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        of_waves = [np.stack([f(x) for f in same], axis=1) for same in densities]
+        return np.stack([log_integral(each, -np.log(each.shape[1])) for each in of_waves], axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = array(x)
+        for axis in (1, 2, 3):
+            x = np.where(rng.random((len(x), 1, 1, 1)) < 0.5, np.flip(x, axis), x)
+        return flip_signs(rng, x)
+
+    return Problem(
+        name="drift",
+        models=tuple(model(name, phase) for name, phase in waves.items()),
         log_evidence=log_evidence,
         augment=augment,
     )

@@ -3,11 +3,25 @@
 import numpy as np
 
 from evidencenet._common.arrays import Data
-from evidencenet.problems._data import array, count, flip_signs, in_chunks, positive, rows, signs
-from evidencenet.problems._normal import linear_log_density
+from evidencenet.problems._data import (
+    array,
+    count,
+    flip_signs,
+    in_chunks,
+    positive,
+    rows,
+    shuffle_along,
+    signs,
+)
+from evidencenet.problems._normal import linear_log_density, scale_free_log_density
 from evidencenet.problems._quadrature import legendre, log_integral
 from evidencenet.problems.problem import Problem
 from evidencenet.simulation.model import Model
+
+# How many terms the models of `moderation` have, and the standard deviations of their coefficients, in units
+# of σ.
+TERMS = {"additive": 3, "moderated": 4, "curved": 4}
+SPREADS = np.array([1.0, 0.6, 0.6, 0.6])
 
 
 def polynomial_order(size: int = 20, orders: int = 5, *, amplitude: float = 0.7) -> Problem:
@@ -417,4 +431,100 @@ def oscillation(
             Model("oscillation", observe, prior=draw_parameters),
         ),
         log_evidence=log_evidence,
+    )
+
+
+def moderation(people: int = 30, *, shape: float = 4.0) -> Problem:
+    """Find whether age changes the effect of a treatment, or only the score, in a line or in a curve.
+
+    Each of `people` persons has an age, a whole number from N(40, 12²), a treatment w that is 0 or 1 with
+    equal probability, and a score in milliseconds. With z = (age − 40) / 12 and y = (score − 500) / 100, y is
+    a sum of terms plus noise N(0, σ²). M0: b_0 + b_1 z + b_2 (w − ½). M1: the same plus b_3 z (2w − 1): the
+    effect of the treatment depends on age. M2: the same as M0 plus b_3 (z² − 1). The variance σ² is inverse
+    gamma(shape, shape). The coefficients are N(0, σ²) for b_0 and N(0, (0.6 σ)²) for the others.
+
+    At given σ, y is normal with covariance σ² (I + Φ Φᵀ), where Φ has the terms, each times its standard
+    deviation. The integral over σ² has the closed form of `t_test`. The evidence is that of the scores, given
+    ages and treatments. Their distribution is the same in all models, so it cancels and is left out.
+
+    log K does not change if persons are exchanged, if the treatments are, or if ages are mirrored about 40.
+
+    Parameters
+    ----------
+    people
+        Number of persons.
+    shape
+        Both parameters of the inverse gamma prior of σ².
+
+    Returns
+    -------
+    problem
+        Data of shape (n, people, 3), float32: age, treatment and score. Parameters: ``sigma`` (n,) and ``b``,
+        (n, 3) in M0 and (n, 4) in M1 and M2.
+
+    Examples
+    --------
+    >>> moderation()
+    Problem('moderation', models=('additive', 'moderated', 'curved'), augment=yes)
+    """
+    people, shape = count("people", people), positive("shape", shape)
+
+    def terms(name: str, x: np.ndarray) -> np.ndarray:
+        """Return the terms of a model, before their coefficients: (n, people, 3 or 4)."""
+        z, treated = (x[..., 0] - 40) / 12, x[..., 1] - 0.5
+        columns = [np.ones_like(z), z, treated]
+        if name == "moderated":
+            columns.append(2 * z * treated)
+        elif name == "curved":
+            columns.append(z**2 - 1)
+        return np.stack(columns, axis=2)
+
+    def model(name: str) -> Model:
+        spreads = SPREADS[: TERMS[name]]
+
+        def prior(rng: np.random.Generator, n: int) -> dict[str, np.ndarray]:
+            sigma = np.sqrt(shape / rng.standard_gamma(shape, n))
+            return {"sigma": sigma, "b": sigma[:, None] * spreads * rng.standard_normal((n, len(spreads)))}
+
+        def observe(rng: np.random.Generator, theta: dict[str, np.ndarray]) -> np.ndarray:
+            n = len(theta["sigma"])
+            x = np.empty((n, people, 3))
+            x[..., 0] = np.round(40 + 12 * rng.standard_normal((n, people)))
+            x[..., 1] = rng.random((n, people)) < 0.5
+            noise = theta["sigma"][:, None] * rng.standard_normal((n, people))
+            x[..., 2] = 500 + 100 * ((terms(name, x) @ theta["b"][:, :, None])[..., 0] + noise)
+            return x.astype(np.float32)
+
+        return Model(name, observe, prior=prior)
+
+    def log_evidence(x: Data) -> np.ndarray:
+        x = rows(x, (people, 3))
+        if not np.all((x[..., 1] == 0) | (x[..., 1] == 1)):
+            raise ValueError("every treatment must be 0 or 1")
+        return in_chunks(_log_evidence, x, 5_000)
+
+    def _log_evidence(x: np.ndarray) -> np.ndarray:
+        y = (x[..., 2] - 500) / 100
+        squares, columns = (y**2).sum(axis=1), []
+        for name, number in TERMS.items():
+            design = SPREADS[:number] * terms(name, x)
+            gram = np.eye(number) + design.transpose(0, 2, 1) @ design
+            product = (y[:, None, :] @ design)[:, 0]
+            explained = (product * np.linalg.solve(gram, product[:, :, None])[..., 0]).sum(axis=1)
+            of_y = scale_free_log_density(squares - explained, people, shape, shape)
+            columns.append(of_y - 0.5 * np.linalg.slogdet(gram)[1] - people * np.log(100))
+        return np.stack(columns, axis=1)
+
+    def augment(rng: np.random.Generator, x: Data) -> Data:
+        x = shuffle_along(rng, array(x), 1)
+        explaining, score = x[..., :2], x[..., 2:]
+        mirrored = np.array([80, 1], dtype=x.dtype) - explaining
+        explaining = np.where(rng.random((len(x), 1, 2)) < 0.5, mirrored, explaining)
+        return np.concatenate([explaining, score], axis=2)
+
+    return Problem(
+        name="moderation",
+        models=tuple(model(name) for name in TERMS),
+        log_evidence=log_evidence,
+        augment=augment,
     )

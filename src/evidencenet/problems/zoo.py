@@ -6,16 +6,18 @@ from functools import partial
 from evidencenet.problems.angles import headings
 from evidencenet.problems.channels import coupled_channels
 from evidencenet.problems.counts import contingency_table, overdispersion
+from evidencenet.problems.events import aftershocks
 from evidencenet.problems.gaussian import mean_test, t_test, variance_test
-from evidencenet.problems.graphs import communities
+from evidencenet.problems.graphs import communities, grooming
 from evidencenet.problems.hierarchical import meta_analysis, subjects
-from evidencenet.problems.images import faint_source, random_field
+from evidencenet.problems.images import drift, faint_source, random_field
 from evidencenet.problems.irregular import dip, light_curve
 from evidencenet.problems.letters import markov_chain
 from evidencenet.problems.limits import far_apart, indistinguishable
 from evidencenet.problems.linear import (
     bumps,
     decay_or_trend,
+    moderation,
     oscillation,
     polynomial_order,
     spectral_line,
@@ -27,7 +29,7 @@ from evidencenet.problems.positive import decades, lifetime, reaction_times
 from evidencenet.problems.problem import Problem
 from evidencenet.problems.rankings import judges
 from evidencenet.problems.rastrigin import rastrigin
-from evidencenet.problems.sequences import ar_or_ma, autocorrelation, change_point
+from evidencenet.problems.sequences import ar_or_ma, autocorrelation, change_point, chirp, regimes
 from evidencenet.problems.sets import correlated_cloud, marked_points, point_pattern
 from evidencenet.problems.survival import censored_times
 from evidencenet.problems.tables import questionnaire
@@ -101,4 +103,10 @@ def zoo() -> dict[str, Callable[[], Problem]]:
         "faint_source": faint_source,
         "stretched_field": stretched_field,
         "same_source": same_source,
+        "chirp": chirp,
+        "regimes": regimes,
+        "aftershocks": aftershocks,
+        "moderation": moderation,
+        "grooming": grooming,
+        "drift": drift,
     }
