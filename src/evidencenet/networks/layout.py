@@ -258,14 +258,11 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
     # Elements of few numbers may be places or times, of which some are near each other.
     may_be_near = places <= _MOST_NEAR and columns <= _MOST_NEAR_COLUMNS
     near: list[Architecture] = [Neighbours()] if part.kind == "set" and may_be_near else []
-    ordered: list[Architecture] = [
-        Recurrence(),
-        Series(),
-        Autoregression(),
-        Transitions(),
-        Shapes(),
-        *spectrum,
-    ]
+    is_short = places <= _LONGEST
+    ordered: list[Architecture] = [Recurrence(), Series(), *([Transitions()] if is_short else [])]
+    ordered += [Shapes(), *spectrum]
+    # It takes long, so it is tried only where x is known to be a series.
+    lags: list[Architecture] = [Autoregression()] if is_short else []
     # Fourier modes of long series take longer than all else.
     modes: list[Architecture] = [Modes()] if whole else []
     together = columns > 1 and numbers <= _LONGEST_MODES
@@ -277,6 +274,8 @@ def _for_part(part: Part, x: Any, models: int = 2) -> list[Architecture]:
         case "exchangeable":
             return [DeepSet(), *waves, *flat]
         case "series" | "channels x time":
+            # The first three are tried for series in a dict.
+            ordered[2:2] = lags
             return [*ordered, *(modes if together else []), _squares(models), Dense()]
         case "image" | "volume":
             return [Image(), Shapes(), *modes, *spectrum, Squares(projections=32, nodes=32), Dense()]
