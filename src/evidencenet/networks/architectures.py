@@ -30,6 +30,8 @@ class Encoded(ABC):
 
     scale_alike: ClassVar[bool] = True
     share_weights: ClassVar[bool] = True
+    # By how much training takes longer than its arithmetic says: loops, for example, are counted once.
+    slowness: ClassVar[float] = 1.0
     # Fields that may be 0; the others are 1 or more.
     may_be_zero: ClassVar[tuple[str, ...]] = ("nodes",)
 
@@ -418,6 +420,7 @@ class Modes(Encoded):
     (1,)
     """
 
+    slowness: ClassVar[float] = 2.5
     mixed: int = 10
     patterns: int = 4
     hidden: int = 64
@@ -732,6 +735,7 @@ class Autoregression(Encoded):
     (1,)
     """
 
+    slowness: ClassVar[float] = 3.0
     lags: int = 8
     waves: int = 2
     width: int = 16
@@ -884,6 +888,12 @@ def scales_alike(architecture: Architecture) -> bool:
 def shares_weights(architecture: Architecture) -> bool:
     """Say whether an architecture uses the same weights in all places, and so overfits less."""
     return bool(getattr(architecture, "share_weights", False))
+
+
+def slowness(architecture: Architecture) -> float:
+    """By how much training takes longer than the arithmetic says; of several parts, the most."""
+    parts = [part for _, part in architecture.parts] if isinstance(architecture, Parts) else [architecture]
+    return max(float(getattr(part, "slowness", 1.0)) for part in parts)
 
 
 def is_exchangeable(architecture: Architecture) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from evidencenet import losses
 from evidencenet._common.arrays import Data, arrays_of, map_arrays
 from evidencenet._common.forked import check_not_forked
-from evidencenet.networks.architectures import Architecture
+from evidencenet.networks.architectures import Architecture, slowness
 from evidencenet.networks.modules import AXIS
 
 
@@ -26,7 +26,8 @@ def operations(architecture: Architecture, x: Any, outputs: int) -> float:
     """Count the arithmetic to train on one draw like `x`, with what moving numbers costs in its terms.
 
     Three times that of a forward pass. A byte that is moved counts as half an operation: with that, dense
-    networks and deep sets were found to do as many of these a second, and convolutions nearly so.
+    networks and deep sets were found to do as many of these a second, and convolutions nearly so. Networks
+    with loops, which are counted once, say themselves how much longer they take.
     """
     network, state = initialise(architecture, x, outputs, key=jax.random.key(0))
     weights, fixed = eqx.partition(network, eqx.is_inexact_array)
@@ -37,7 +38,8 @@ def operations(architecture: Architecture, x: Any, outputs: int) -> float:
     batch = jax.tree.map(lambda leaf: np.zeros((100, *leaf.shape), leaf.dtype), x)
     # Not every backend counts.
     counted = jax.jit(forward).lower(weights, batch).cost_analysis() or {}
-    return 3 * float(counted.get("flops", 0.0) + 0.5 * counted.get("bytes accessed", 0.0)) / 100
+    each = float(counted.get("flops", 0.0) + 0.5 * counted.get("bytes accessed", 0.0)) / 100
+    return 3 * slowness(architecture) * each
 
 
 def apply(network: Any, state: eqx.nn.State, x: Any) -> tuple[jax.Array, eqx.nn.State]:

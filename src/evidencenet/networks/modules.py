@@ -518,6 +518,29 @@ class NeighboursEncoder(eqx.Module):
         return [jnp.log1p(before), jnp.log1p(jnp.maximum(around - before, 0.0))]
 
 
+class GraphEncoder(eqx.Module):
+    """Links between nodes (N, N) or (N, N, C): a set of all pairs of nodes, and one of all nodes.
+
+    A pair is seen with its links both ways, the mean links to and from both nodes, and how alike the links of
+    the two nodes are. A node is seen with its mean links to and from others, how many of them are mutual, and
+    its link to itself. Links of nodes to themselves, which may mean nothing, count nowhere else.
+    """
+
+    pair: SetEncoder
+    node: SetEncoder
+
+    def __init__(self, channels: int, width: int, *, waves: int, rng: np.random.Generator) -> None:
+        self.pair = SetEncoder(7 * channels, width, waves=waves, table=False, rng=rng)
+        self.node = SetEncoder(4 * channels, width, waves=waves, table=False, rng=rng)
+
+    def __call__(self, x: Any) -> Features:
+        """Features of one draw."""
+        both = [
+            encoder.pooled(of, None) for encoder, of in zip((self.pair, self.node), links(x), strict=True)
+        ]
+        return Features(*(jnp.concatenate(parts) for parts in zip(*both, strict=True)))
+
+
 class GroupsEncoder(eqx.Module):
     """Sets of sets: each group as a set of elements, then all groups as a set of what these are like."""
 
