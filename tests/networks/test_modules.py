@@ -717,6 +717,9 @@ def test_how_many_others_are_near(columns: int) -> None:
     wanted = [np.log1p(np.stack([np.sum(part * side, axis=1) for part in near], axis=1)) for side in sides]
     found = encoder._near(jnp.asarray(x), jnp.asarray(there, jnp.float32))
     np.testing.assert_allclose(np.stack(found), np.stack(wanted), rtol=1e-4, atol=1e-5)
+    # In a dict of parts, elements have channels that are learned: their gradient is finite.
+    slope = jax.grad(lambda values: jnp.sum(encoder({"mask": jnp.asarray(there), "x": values}).exact))
+    assert np.isfinite(slope(jnp.asarray(x))).all()
     # Neither the order of the elements counts, nor what stands behind the mask.
     features = encoded(encoder, {"mask": there, "x": x})
     order = rng(9).permutation(12)

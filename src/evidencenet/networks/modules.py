@@ -214,6 +214,15 @@ class Linear(eqx.Module):
         return x @ self.weight + self.bias
 
 
+def _faint(inputs: int, outputs: int, rng: np.random.Generator) -> Linear:
+    """Make a layer of exponents that begin small.
+
+    Sums of exponentials of large numbers would see one place alone, before anything is learned.
+    """
+    layer = Linear(inputs, outputs, rng)
+    return eqx.tree_at(lambda layer: layer.weight, layer, _FIRST * layer.weight)
+
+
 class Layers(eqx.Module):
     """Dense layers, each with its activation; all after the first add to their input if sizes allow."""
 
@@ -477,7 +486,7 @@ class NeighboursEncoder(eqx.Module):
 
     Events that follow each other, and points that cluster or keep apart, show in that. Of single numbers,
     such as times, the others that come before count apart: causes come first. Nothing here is learned but the
-    network of each element: with distances that are learned, a step takes more than twice as long.
+    network of each element: distances that are learned take more time, and gain little.
     """
 
     element: SetEncoder
@@ -503,7 +512,8 @@ class NeighboursEncoder(eqx.Module):
     def _near(self, values: jax.Array, there: jax.Array) -> list[jax.Array]:
         """Return the logarithm of one plus how many others are near each element, (N, distances) a side."""
         step = values[:, None] - values
-        distance = jnp.abs(step[:, :, 0]) if values.shape[1] == 1 else jnp.linalg.norm(step, axis=2)
+        # The floor keeps the gradient of the root finite: an element is at no distance from itself.
+        distance = jnp.sqrt(jnp.sum(step * step, axis=2) + 1e-12)
         others = there * (1 - jnp.eye(len(values)))
         near = [others * jnp.exp(-distance / self.longest)]
         while len(near) < self.distances:
@@ -580,9 +590,7 @@ class PlacesEncoder(eqx.Module):
     def __init__(self, axes: int, channels: int, rng: np.random.Generator) -> None:
         sizes = [channels, *[_FILTERS] * axes]
         self.filters = [Linear(_FILTER_LENGTH * a, b, rng) for a, b in itertools.pairwise(sizes)]
-        exponent = Linear(2 * _FILTERS, _FILTERS, rng)
-        # Sums of exponentials of large numbers would see one place alone, before anything is learned.
-        self.exponent = eqx.tree_at(lambda layer: layer.weight, exponent, _FIRST * exponent.weight)
+        self.exponent = _faint(2 * _FILTERS, _FILTERS, rng)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Log of the mean over all places, for x (..., C) whose last channel says which places are there."""
@@ -648,9 +656,7 @@ class LongPlacesEncoder(eqx.Module):
         first = rng.standard_normal((length * channels, filters)) / np.sqrt(length * channels)
         self.weight = first.astype(np.float32)
         self.bias = np.zeros(filters, np.float32)
-        exponent = Linear(2 * filters, filters, rng)
-        # Sums of exponentials of large numbers would see one place alone, before anything is learned.
-        self.exponent = eqx.tree_at(lambda layer: layer.weight, exponent, _FIRST * exponent.weight)
+        self.exponent = _faint(2 * filters, filters, rng)
 
     def __call__(self, x: jax.Array) -> jax.Array:
         """Log of the mean over all places, for x (T, C) whose last channel says which places are there."""
@@ -979,9 +985,7 @@ class WindowsEncoder(eqx.Module):
         # Beside the outputs of the network: the values, the values less their mean, and their number.
         self.first = Linear(kernel * (width + 2 * (columns - 1) + 1), local, rng)
         self.second = Linear(local, local, rng)
-        exponent = Linear(local, local, rng)
-        # Sums of exponentials of large numbers would see one window alone, before anything is learned.
-        self.exponent = eqx.tree_at(lambda layer: layer.weight, exponent, _FIRST * exponent.weight)
+        self.exponent = _faint(local, local, rng)
         self.windows, self.kernel = windows, kernel
 
     def __call__(self, x: Any) -> Features:
